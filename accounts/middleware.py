@@ -1,0 +1,1 @@
+"""`request.team`: the team a signed-in person works in."""

@@ -1,0 +1,153 @@
+"""How much: the rate card, what each request used, what it cost, and sums for the reports.
+
+Amounts are whole picopoints (`_ppt`, 1 point = 10¹² ppt). Rows that carry money are only ever added.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class Meter(models.TextChoices):
+    INPUT = "input", _("Input tokens")
+    CACHE_READ = "cache_read", _("Cache-read tokens")
+    OUTPUT = "output", _("Output tokens")
+    PAGE = "page", _("Pages")
+    CHARACTER = "character", _("Characters")
+
+
+class Source(models.TextChoices):
+    API = "api", _("API")
+    PLAYGROUND = "playground", _("Playground")
+    DEDICATED = "dedicated", _("Dedicated endpoint")
+
+
+class Outcome(models.TextChoices):
+    """How a request ended. Only `ok` and `client_gone` with a 2xx answer are charged."""
+
+    OK = "ok", _("Completed")
+    ERROR = "error", _("Failed")
+    CLIENT_GONE = "client_gone", _("Client left")
+    STOPPED = "stopped", _("Stopped")
+    INTERRUPTED = "interrupted", _("Interrupted")
+
+
+class Rate(models.Model):
+    """What one model's meter costs from a moment on: points per million units, or per page."""
+
+    model = models.CharField(_("model"), max_length=200)
+    meter = models.CharField(_("meter"), max_length=12, choices=Meter)
+    rate = models.DecimalField(_("rate"), max_digits=15, decimal_places=9, help_text=_("Points per million units; per page for pages."))
+    effective_from = models.DateTimeField(_("effective from"))
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["model", "meter", "effective_from"], name="one_rate_per_moment")]
+        ordering = ["model", "meter", "-effective_from"]
+
+    def __str__(self) -> str:
+        return f"{self.model} {self.meter} {self.rate}"
+
+
+class UsageRecord(models.Model):
+    """One request, finished. Its id is the request id the client saw.
+
+    Teams, keys and people are plain numbers here: a record must be accepted whatever has
+    become of them since, and it outlives them. 0 means none (a chat has no key).
+    """
+
+    id = models.UUIDField(primary_key=True)
+    team_id = models.BigIntegerField()
+    key_id = models.BigIntegerField(default=0)
+    member_id = models.BigIntegerField(default=0)
+    model = models.CharField(max_length=200)
+    endpoint = models.CharField(max_length=32)
+    source = models.CharField(max_length=12, choices=Source)
+    upstream = models.CharField(max_length=120, blank=True)
+    upstream_id = models.CharField(max_length=200, blank=True)
+    status = models.PositiveSmallIntegerField()
+    outcome = models.CharField(max_length=12, choices=Outcome)
+    error_code = models.CharField(max_length=64, blank=True)
+    stream = models.BooleanField(default=False)
+    finish_reason = models.CharField(max_length=32, blank=True)
+    prompt_tokens = models.BigIntegerField(default=0)
+    cached_tokens = models.BigIntegerField(default=0)
+    completion_tokens = models.BigIntegerField(default=0)
+    reasoning_tokens = models.BigIntegerField(default=0)
+    image_tokens = models.BigIntegerField(default=0)
+    pages = models.BigIntegerField(default=0)
+    characters = models.BigIntegerField(default=0)
+    usage = models.JSONField(null=True)
+    estimated = models.BooleanField(default=False)
+    bytes_out = models.BigIntegerField(default=0)
+    started_at = models.DateTimeField()
+    first_byte_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField()
+    rated_at = models.DateTimeField(null=True)
+    unpriced = models.BooleanField(default=False)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["id"], name="unrated_records", condition=models.Q(rated_at=None)),
+            models.Index(fields=["team_id", "-started_at", "-id"], name="team_request_log"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class Charge(models.Model):
+    """What one meter of one record cost, with the price it was charged at."""
+
+    id = models.BigAutoField(primary_key=True)
+    record = models.ForeignKey(UsageRecord, on_delete=models.DO_NOTHING, db_constraint=False, related_name="charges")
+    meter = models.CharField(max_length=12, choices=Meter)
+    units = models.BigIntegerField()
+    price_ppt = models.BigIntegerField()
+    amount_ppt = models.BigIntegerField()
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["record", "meter"], name="one_charge_per_meter")]
+
+    def __str__(self) -> str:
+        return f"{self.record_id} {self.meter} {self.amount_ppt}"
+
+
+class RollupMeter(models.TextChoices):
+    """Meters plus what is only counted."""
+
+    INPUT = "input"
+    CACHE_READ = "cache_read"
+    OUTPUT = "output"
+    PAGE = "page"
+    CHARACTER = "character"
+    REQUEST = "request"
+    ERROR = "error"
+
+
+class Rollup(models.Model):
+    """Sums of one quarter hour (UTC, by the request's start) for one combination of who, what and meter."""
+
+    quarter_at = models.DateTimeField()
+    team_id = models.BigIntegerField()
+    key_id = models.BigIntegerField(default=0)
+    member_id = models.BigIntegerField(default=0)
+    model = models.CharField(max_length=200)
+    endpoint = models.CharField(max_length=32)
+    source = models.CharField(max_length=12, choices=Source)
+    meter = models.CharField(max_length=12, choices=RollupMeter)
+    units = models.BigIntegerField(default=0)
+    amount_ppt = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["team_id", "quarter_at", "key_id", "member_id", "model", "endpoint", "source", "meter"],
+                name="one_rollup_per_cell",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.quarter_at:%Y-%m-%d %H:%M} {self.model} {self.meter}"

@@ -1,0 +1,9 @@
+from django.apps import AppConfig
+
+
+class ConfigConfig(AppConfig):
+    name = "config"
+    label = "config"
+
+    def ready(self) -> None:
+        from config import checks  # noqa: F401  (registers the system checks)

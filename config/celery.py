@@ -1,0 +1,50 @@
+"""Celery: Redis as broker at scale, a folder of message files when everything runs on one machine."""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+
+app = Celery("token_factory")
+
+
+def configure() -> None:
+    from django.conf import settings
+
+    app.conf.update(
+        broker_url=settings.CELERY_BROKER_URL,
+        broker_connection_retry_on_startup=True,
+        # A publisher must never wait for a broker that is gone: the sweep finds what was not announced.
+        broker_connection_timeout=1,
+        task_publish_retry=False,
+        task_ignore_result=True,
+        task_acks_late=True,
+        worker_prefetch_multiplier=1,
+        worker_enable_remote_control=False,
+        worker_hijack_root_logger=False,
+        worker_pool="solo",
+        timezone="UTC",
+        beat_schedule_filename=str(settings.DATA_DIR / "beat-schedule"),
+        beat_schedule={
+            "rate-unrated-records": {"task": "billing.rate_unrated", "schedule": 5.0, "options": {"expires": 5}},
+        },
+    )
+    if settings.REDIS_URL:
+        app.conf.broker_transport_options = {"socket_timeout": 1, "socket_connect_timeout": 1, "visibility_timeout": 3600}
+        return
+    folder = settings.DATA_DIR / "broker"
+    (folder / "control").mkdir(parents=True, exist_ok=True)
+    (folder / "messages").mkdir(exist_ok=True)
+    app.conf.broker_transport_options = {
+        "data_folder_in": str(folder / "messages"),
+        "data_folder_out": str(folder / "messages"),
+        "control_folder": str(folder / "control"),
+        "polling_interval": 0.1,
+    }
+
+
+configure()
+app.autodiscover_tasks(["billing"])

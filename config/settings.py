@@ -1,0 +1,174 @@
+"""Django's settings. Every value a deployment may change comes from the environment (see `.env.example`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import django_stubs_ext
+from django.utils.csp import CSP
+from django.utils.translation import gettext_lazy as _
+
+from config.databases import database_from_url
+from config.env import environment
+from config.secrets import secret_key
+
+django_stubs_ext.monkeypatch()
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+env = environment(BASE_DIR)
+
+# -- where things are kept ---------------------------------------------------------------------
+DATA_DIR = BASE_DIR / (env.path("DATA_DIR", "var", help="Folder of everything that must outlive the process.") or "var")
+DATA_DIR.mkdir(parents=True, exist_ok=True)
+DATABASE_URL = env.text("DATABASE_URL", help="postgres://user:password@host:5432/name; SQLite in DATA_DIR without it.")
+DATABASES = {"default": database_from_url(DATABASE_URL, data_dir=DATA_DIR)}
+REDIS_URL = env.text("REDIS_URL", help="redis://host:6379/0: broker and signals between processes; needed for more than one web process.")
+
+# -- the site ----------------------------------------------------------------------------------
+DEBUG = env.flag("DEBUG", False, help="Django's debug pages. Never on a reachable address.")
+SECRET_KEY = secret_key(env.text("SECRET_KEY", help="Signs sessions; made and kept in DATA_DIR when empty."), data_dir=DATA_DIR)
+SITE_NAME = env.text("SITE_NAME", "Token Factory", help="Name shown in the pages and mails.")
+SITE_URL = env.text("SITE_URL", "http://localhost:8000", help="Public address, scheme included.").rstrip("/")
+ALLOWED_HOSTS = env.items("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]", help="Host names the pages answer to, comma-separated.")
+HTTPS = SITE_URL.startswith("https://")
+CSRF_TRUSTED_ORIGINS = [SITE_URL]
+TRUSTED_PROXIES = env.items("TRUSTED_PROXIES", help="Networks whose X-Forwarded-For is believed, comma-separated.")
+if HTTPS:
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+
+INSTALLED_APPS = [
+    "servestatic",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.humanize",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.usersessions",
+    "django_htmx",
+    "lucide",
+    "config.apps.ConfigConfig",
+    "accounts",
+    "billing",
+    "gateway",
+    "playground",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.middleware.csp.ContentSecurityPolicyMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "allauth.usersessions.middleware.UserSessionsMiddleware",
+]
+ROOT_URLCONF = "config.urls"
+ASGI_APPLICATION = "config.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "config.context.site",
+            ],
+        },
+    }
+]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+SILENCED_SYSTEM_CHECKS: list[str] = []
+
+# -- security ----------------------------------------------------------------------------------
+SECURE_CSP = {
+    "default-src": [CSP.NONE],
+    "script-src": [CSP.SELF],
+    "style-src": [CSP.SELF],
+    "img-src": [CSP.SELF, "data:"],
+    "font-src": [CSP.SELF],
+    "connect-src": [CSP.SELF],
+    "media-src": [CSP.SELF, "blob:"],
+    "manifest-src": [CSP.SELF],
+    "form-action": [CSP.SELF],
+    "base-uri": [CSP.NONE],
+    "frame-ancestors": [CSP.NONE],
+}
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
+SECURE_HSTS_PRELOAD = HTTPS
+SECURE_SSL_REDIRECT = False  # the proxy in front redirects; the gateway's own paths never do
+X_FRAME_OPTIONS = "DENY"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_NAME = "tf_session"
+CSRF_COOKIE_NAME = "tf_csrf"
+
+# -- people ------------------------------------------------------------------------------------
+AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_REDIRECT_URL = "/playground/"
+LOGIN_URL = "account_login"
+ACCOUNT_ADAPTER = "accounts.adapter.AccountAdapter"
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
+ACCOUNT_EMAIL_VERIFICATION = "optional"
+ACCOUNT_LOGOUT_ON_GET = False
+ACCOUNT_USER_DISPLAY = "accounts.people.display_name"
+SIGN_UP = env.choice("SIGN_UP", "open", ["open", "invite", "closed"], help="Who may sign up: open, invite or closed.")
+EMAIL_URL = env.text("EMAIL_URL", help="smtp://user:password@host:587; mails are printed to the console without it.")
+EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "token-factory@localhost", help="Sender of the mails.")
+TEAM_TIME_ZONE = env.text("TEAM_TIME_ZONE", "Asia/Shanghai", help="Time zone of a new team.")
+
+# -- the gateway -------------------------------------------------------------------------------
+UPSTREAM_URL = env.text("UPSTREAM_URL", help="Base address of one OpenAI-compatible server, e.g. http://10.0.0.5:8000/v1.")
+UPSTREAM_API_KEY = env.text("UPSTREAM_API_KEY", help="Key sent to UPSTREAM_URL.")
+UPSTREAMS_FILE = env.path("UPSTREAMS_FILE", help="upstreams.toml: several upstreams and replicas.")
+CATALOG_FILE = env.path("CATALOG_FILE", help="A TOML file of model cards that replaces or extends the built-in catalog.")
+REQUEST_TIMEOUT_SECONDS = env.integer("REQUEST_TIMEOUT_SECONDS", 600, minimum=1, help="Whole non-streaming request; silence between two chunks of a stream.")
+DRAIN_SECONDS = env.integer("DRAIN_SECONDS", 30, help="How long SIGTERM waits for open answers.")
+DISCONNECT_POLICY = env.choice("DISCONNECT_POLICY", "drain", ["drain", "cancel"], help="What happens upstream when a streaming client leaves: drain or cancel.")
+JOURNAL_FSYNC = env.choice("JOURNAL_FSYNC", "second", ["never", "second", "always"], help="When the journal is forced to disk: never, second or always.")
+
+# -- Celery ------------------------------------------------------------------------------------
+CELERY_BROKER_URL = REDIS_URL or "filesystem://"
+
+# -- language, time, files ---------------------------------------------------------------------
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
+LOCALE_PATHS = [BASE_DIR / "locale"]
+LANGUAGE_COOKIE_NAME = "tf_language"
+USE_TZ = True
+TIME_ZONE = "UTC"
+STATIC_URL = "static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "INFO"},
+    "loggers": {"httpx": {"level": "WARNING"}, "django.request": {"level": "ERROR"}},
+}

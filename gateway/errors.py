@@ -1,0 +1,121 @@
+"""What a caller is told when a call fails.
+
+    CallError                 status, type, code, param, Retry-After: its whole answer
+    ├── InvalidRequest        400 (or 422, 413, 415): the request can't be served as it is
+    ├── Unauthorized          401
+    ├── Forbidden             403
+    ├── NotFound              404
+    ├── UpstreamUnavailable   502: no connection, a broken answer
+    ├── UpstreamSaturated     503 with Retry-After: nobody can take the request now
+    ├── UpstreamTimeout       504
+    └── UpstreamRefusal       the backend's own status and body, passed on untouched
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import orjson
+
+
+class CallError(Exception):
+    status: int = 500
+    type: ClassVar[str] = "api_error"
+    anthropic_type: ClassVar[str] = "api_error"
+    default_code: ClassVar[str | None] = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        status: int | None = None,
+        retry_after_seconds: int | None = None,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.default_code
+        self.param = param
+        self.status = status or self.status
+        self.headers = headers
+        if retry_after_seconds is not None:
+            self.headers += ((b"retry-after", str(retry_after_seconds).encode()),)
+
+    def body(self) -> bytes:
+        """The answer's JSON body in OpenAI's shape."""
+        return orjson.dumps({"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}})
+
+
+class InvalidRequest(CallError):
+    status = 400
+    type = "invalid_request_error"
+    anthropic_type = "invalid_request_error"
+
+
+class Unauthorized(CallError):
+    status = 401
+    type = "invalid_request_error"
+    anthropic_type = "authentication_error"
+    default_code = "invalid_api_key"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, headers=((b"www-authenticate", b"Bearer"),))
+
+
+class Forbidden(CallError):
+    status = 403
+    type = "invalid_request_error"
+    anthropic_type = "permission_error"
+    default_code = "permission_denied"
+
+
+class NotFound(CallError):
+    status = 404
+    type = "invalid_request_error"
+    anthropic_type = "not_found_error"
+    default_code = "not_found"
+
+
+class UpstreamUnavailable(CallError):
+    status = 502
+    default_code = "upstream_unavailable"
+
+
+class UpstreamSaturated(CallError):
+    status = 503
+    anthropic_type = "overloaded_error"
+    default_code = "upstream_saturated"
+
+
+class UpstreamTimeout(CallError):
+    status = 504
+    type = "timeout_error"
+    anthropic_type = "timeout_error"
+    default_code = "timeout"
+
+
+class UpstreamRefusal(CallError):
+    """`raw_body` is exactly what the backend sent; `message` is read from it for people."""
+
+    def __init__(self, *, status: int, raw_body: bytes, content_type: bytes) -> None:
+        super().__init__(_message_in(raw_body) or f"The model server answered {status}.", status=status)
+        self.raw_body = raw_body
+        self.content_type = content_type
+
+    def body(self) -> bytes:
+        return self.raw_body
+
+
+def _message_in(body: bytes) -> str:
+    """The text inside an error body, whichever of the usual shapes it has."""
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return ""
+    if not isinstance(document, dict):
+        return ""
+    error = document.get("error", document)
+    text = error.get("message") if isinstance(error, dict) else error
+    return text if isinstance(text, str) else ""

@@ -1,0 +1,63 @@
+"""A person's own conversations with the models."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+
+class Conversation(models.Model):
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="conversations")
+    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, related_name="conversations")
+    title = models.CharField(_("title"), max_length=200, blank=True)
+    model = models.CharField(_("model"), max_length=200)
+    # temperature, top_p, max_tokens, reasoning_effort, system: what the next turn is sent with.
+    settings = models.JSONField(default=dict)
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-updated_at"]
+        indexes = [models.Index(fields=["owner", "-updated_at"], name="owner_conversations")]
+
+    def __str__(self) -> str:
+        return self.title or str(self.id)
+
+
+class Turn(models.Model):
+    """One message of a conversation; an assistant's turn is filled while its answer streams."""
+
+    class Role(models.TextChoices):
+        USER = "user"
+        ASSISTANT = "assistant"
+
+    class State(models.TextChoices):
+        STREAMING = "streaming"
+        DONE = "done"
+        STOPPED = "stopped"
+        FAILED = "failed"
+
+    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="turns")
+    role = models.CharField(max_length=9, choices=Role)
+    state = models.CharField(max_length=9, choices=State, default=State.DONE)
+    content = models.TextField(blank=True)
+    reasoning = models.TextField(blank=True)
+    model = models.CharField(max_length=200, blank=True)
+    # The usage record's id: tokens, times and points under the answer are read from the ledger.
+    request_id = models.UUIDField(null=True, blank=True)
+    thinking_seconds = models.FloatField(null=True, blank=True)
+    finish_reason = models.CharField(max_length=32, blank=True)
+    # {"status": 429, "message": "…", "code": "…"} where the request failed.
+    error = models.JSONField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.pk}"
