@@ -38,7 +38,9 @@ class Rate(models.Model):
 
     model = models.CharField(_("model"), max_length=200)
     meter = models.CharField(_("meter"), max_length=12, choices=Meter)
-    rate = models.DecimalField(_("rate"), max_digits=15, decimal_places=9, help_text=_("Points per million units; per page for pages."))
+    rate = models.DecimalField(
+        _("rate"), max_digits=15, decimal_places=9, help_text=_("Points per million units; per page for pages.")
+    )
     effective_from = models.DateTimeField(_("effective from"))
     created_at = models.DateTimeField(auto_now_add=True)
 
