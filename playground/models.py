@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
+from typing import Any, Self
 
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
+
+
+class ConversationQuerySet(models.QuerySet["Conversation"]):
+    def of(self, user: Any, team: Any) -> Self:
+        """One's own conversations in the team one works in: nobody else's, owners and staff included."""
+        return self.filter(owner_id=user.pk, team_id=team.pk)
 
 
 class Conversation(models.Model):
@@ -21,12 +29,25 @@ class Conversation(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)
 
+    objects = ConversationQuerySet.as_manager()
+
     class Meta:
-        ordering = ["-updated_at"]
+        ordering = ["-updated_at", "-id"]
         indexes = [models.Index(fields=["owner", "-updated_at"], name="owner_conversations")]
 
     def __str__(self) -> str:
         return self.title or str(self.id)
+
+
+# A living process renews its turns about once a second; SQLite may keep a writer waiting.
+CUT_OFF_AFTER_SECONDS = 20
+
+
+class TurnQuerySet(models.QuerySet["Turn"]):
+    def cut_off(self) -> Self:
+        """Streaming turns that no process fills any more."""
+        limit = timezone.now() - timedelta(seconds=CUT_OFF_AFTER_SECONDS)
+        return self.filter(state=Turn.State.STREAMING, touched_at__lt=limit)
 
 
 class Turn(models.Model):
@@ -54,7 +75,13 @@ class Turn(models.Model):
     finish_reason = models.CharField(max_length=32, blank=True)
     # {"status": 429, "message": "…", "code": "…"} where the request failed.
     error = models.JSONField(null=True, blank=True)
+    # Set from whatever process the Stop arrived at; the one that generates looks at it.
+    stop_requested = models.BooleanField(default=False)
+    # Renewed while its process lives: a streaming turn left alone for long was cut off.
+    touched_at = models.DateTimeField(default=timezone.now)
     created_at = models.DateTimeField(default=timezone.now)
+
+    objects = TurnQuerySet.as_manager()
 
     class Meta:
         ordering = ["id"]

@@ -1,0 +1,245 @@
+"""A model's Markdown as HTML that is safe to put into a page.
+
+The text is hostile: no raw HTML, no images, no address that becomes a link by itself, and
+an allow-list (nh3) over everything as the last step. `render` takes a whole text;
+`BlockRenderer` takes text that grows and renders each finished block once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import MutableMapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import nh3
+from django.utils.translation import get_language, gettext
+from markdown_it import MarkdownIt
+from markdown_it.common.utils import escapeHtml
+from pygments import highlight
+from pygments.formatters.html import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+
+from playground.maths import maths_plugin
+
+if TYPE_CHECKING:
+    from markdown_it.renderer import RendererProtocol
+    from markdown_it.token import Token
+    from markdown_it.utils import EnvType, OptionsDict
+
+# Blocks nested deeper than this are left out; parsing them costs time and nobody can read them.
+MAX_NESTING = 40
+# Longer code stays plain: colouring it would cost more than it helps.
+MAX_HIGHLIGHT_LENGTH = 60_000
+# While it grows a block is rendered again and again, so plain sooner.
+MAX_GROWING_HIGHLIGHT_LENGTH = 8_000
+ALLOWED_SCHEMES = ("http://", "https://", "mailto:")
+
+# Embeddings, overrides and isolates make code read otherwise than it runs. NUL and other
+# controls have no place in HTML.
+UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb]")
+
+MATHML_TAGS = {
+    "math", "mrow", "mi", "mn", "mo", "ms", "mtext", "mspace", "mfrac", "msqrt", "mroot", "msub", "msup", "msubsup",
+    "munder", "mover", "munderover", "mmultiscripts", "mprescripts", "none", "mtable", "mtr", "mtd", "mlabeledtr",
+    "mstyle", "mpadded", "mphantom", "menclose", "mfenced", "merror",
+}  # fmt: skip
+MATHML_ATTRIBUTES = {
+    "display", "mathvariant", "stretchy", "fence", "form", "separator", "lspace", "rspace", "linethickness", "accent",
+    "accentunder", "largeop", "movablelimits", "symmetric", "minsize", "maxsize", "columnalign", "rowspacing",
+    "columnspacing", "columnlines", "rowlines", "width", "height", "depth", "notation", "scriptlevel", "displaystyle",
+    "open", "close", "separators", "mathsize",
+}  # fmt: skip
+PROSE_TAGS = {
+    "p", "br", "hr", "h3", "h4", "h5", "h6", "strong", "em", "s", "blockquote", "ul", "ol", "li", "a", "code", "pre",
+    "table", "thead", "tbody", "tr", "th", "td", "div", "span", "figure", "figcaption", "button",
+}  # fmt: skip
+CLEANER = nh3.Cleaner(
+    tags=PROSE_TAGS | MATHML_TAGS,
+    clean_content_tags={"script", "style"},
+    attributes={tag: MATHML_ATTRIBUTES for tag in MATHML_TAGS}
+    | {
+        "a": {"href", "title"},
+        "ol": {"start"},
+        "p": {"class"},
+        "pre": {"tabindex"},
+        "div": {"class", "tabindex"},
+        "figure": {"class"},
+        "figcaption": {"class"},
+        "span": {"class"},
+        "code": {"class"},
+        "td": {"class"},
+        "th": {"class"},
+        "button": {"class", "type", "data-copy-code"},
+    },
+    set_tag_attribute_values={"a": {"target": "_blank"}},
+    link_rel="noopener noreferrer nofollow",
+    url_schemes={"http", "https", "mailto"},
+    url_relative="deny",
+)
+FORMATTER = HtmlFormatter(nowrap=True)
+
+
+class _Markdown(MarkdownIt):
+    def validateLink(self, url: str) -> bool:  # noqa: N802  the parser's own name
+        return url.lower().startswith(ALLOWED_SCHEMES)
+
+
+def _parser() -> MarkdownIt:
+    md = _Markdown("commonmark", {"html": False, "linkify": False, "typographer": False, "maxNesting": MAX_NESTING})
+    md.enable(["table", "strikethrough"])
+    md.disable(["html_block", "html_inline", "autolink"])
+    md.use(maths_plugin)
+    for name, rule in RULES.items():
+        md.add_render_rule(name, rule)
+    return md
+
+
+def _code(source: str, info: str, *, growing: bool) -> str:
+    language = info.split()[0] if info.split() else ""
+    limit = MAX_GROWING_HIGHLIGHT_LENGTH if growing else MAX_HIGHLIGHT_LENGTH
+    label, body = language, escapeHtml(source)
+    lexer = _lexer(language)
+    if lexer is not None:
+        label = lexer.name
+        if len(source) <= limit:
+            body = highlight(source, lexer, FORMATTER)
+    return (
+        f'<figure class="code"><figcaption class="code__bar"><span class="code__language">{escapeHtml(label[:40])}</span>'
+        f'<button type="button" class="code__copy" data-copy-code>{escapeHtml(gettext("Copy"))}</button></figcaption>'
+        f'<pre tabindex="0"><code class="highlight">{body}</code></pre></figure>\n'
+    )
+
+
+@lru_cache(maxsize=64)
+def _lexer(language: str) -> Any | None:
+    if not language or len(language) > 40:
+        return None
+    try:
+        return get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None
+
+
+def _fence(self: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+    return _code(tokens[index].content, tokens[index].info.strip(), growing=bool(env.get("growing")))
+
+
+def _code_block(self: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+    return _code(tokens[index].content, "", growing=bool(env.get("growing")))
+
+
+def _image(self: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+    """The words of an image, and its address to read; fetching it would tell a stranger of this chat."""
+    token = tokens[index]
+    source = str(token.attrs.get("src", ""))
+    text = token.content or gettext("image")
+    return f'<span class="image-text">{escapeHtml(text)}</span> <code>{escapeHtml(source[:300])}</code>'
+
+
+def _heading(self: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+    # The page's own headings are levels 1 and 2.
+    token = tokens[index]
+    level = min(6, int(token.tag[1]) + 2)
+    return f"<h{level}>" if token.nesting == 1 else f"</h{level}>\n"
+
+
+def _table(self: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+    if tokens[index].nesting == 1:
+        return '<div class="table-scroll" tabindex="0"><table>\n'
+    return "</table></div>\n"
+
+
+def _cell(self: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+    token = tokens[index]
+    side = str(token.attrs.get("style", "")).removeprefix("text-align:")
+    return f'<{token.tag} class="align-{side}">' if side in {"left", "right", "center"} else f"<{token.tag}>"
+
+
+RULES: dict[str, Any] = {
+    "fence": _fence,
+    "code_block": _code_block,
+    "image": _image,
+    "heading_open": _heading,
+    "heading_close": _heading,
+    "table_open": _table,
+    "table_close": _table,
+    "th_open": _cell,
+    "td_open": _cell,
+}
+PARSER = _parser()
+
+
+def _clean_text(text: str) -> str:
+    return UNSEEN.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _html(text: str, env: MutableMapping[str, Any]) -> str:
+    return CLEANER.clean(PARSER.render(text, env))
+
+
+def render(text: str) -> str:
+    """Safe HTML of a whole text, labels in the active language."""
+    return _render(text, get_language() or "")
+
+
+@lru_cache(maxsize=512)
+def _render(text: str, language: str) -> str:
+    return _html(_clean_text(text), {})
+
+
+class BlockRenderer:
+    """Markdown that grows: `feed` more of it and get the blocks that are now finished, `tail` is the rest.
+
+    Work per call is bounded by the last block: what is finished is never parsed again. The blocks
+    and the tail together are what `render` makes of the whole text, except that a link
+    whose target is defined further down stays text in a block that was finished before it.
+    """
+
+    def __init__(self) -> None:
+        self._tail = ""
+        self._pending_cr = False
+        self._references: dict[str, Any] = {}
+
+    def feed(self, text: str) -> list[str]:
+        """HTML of each block that `text` has finished, in order."""
+        text = self._joined(text)
+        self._tail += text
+        if "\n" not in text:
+            return []
+        # A line still being written can change what the one before it means.
+        whole_lines = self._tail[: self._tail.rindex("\n") + 1]
+        cut = self._finished_length(whole_lines)
+        if not cut:
+            return []
+        finished, self._tail = self._tail[:cut], self._tail[cut:]
+        return [_html(finished, {"references": self._references})]
+
+    def tail(self) -> str:
+        """HTML of what is still growing."""
+        return self._rendered_tail(growing=True)
+
+    def finish(self) -> str:
+        """HTML of the last block, once no more text comes."""
+        return self._rendered_tail(growing=False)
+
+    def _rendered_tail(self, *, growing: bool) -> str:
+        if not self._tail.strip():
+            return ""
+        return _html(self._tail, {"references": dict(self._references), "growing": growing})
+
+    def _joined(self, text: str) -> str:
+        """CRLF may be cut in two between calls."""
+        if self._pending_cr:
+            text = "\r" + text
+        self._pending_cr = text.endswith("\r")
+        return _clean_text(text[:-1] if self._pending_cr else text)
+
+    def _finished_length(self, text: str) -> int:
+        """Characters before the last top-level block: no text to come can change them."""
+        tokens = PARSER.block.parse(text, PARSER, {}, []) or []
+        starts = [token.map[0] for token in tokens if token.level == 0 and token.nesting >= 0 and token.map]
+        if len(starts) < 2:
+            return 0
+        return sum(len(line) + 1 for line in text.split("\n")[: starts[-1]])
