@@ -1,5 +1,12 @@
 from django.apps import AppConfig
+from django.db.models.signals import post_save
 
 
 class AccountsConfig(AppConfig):
     name = "accounts"
+
+    def ready(self) -> None:
+        from accounts.models import User
+        from accounts.teams import make_personal_team
+
+        post_save.connect(make_personal_team, sender=User, dispatch_uid="personal_team")

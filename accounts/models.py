@@ -34,7 +34,7 @@ class User(AbstractUser):
 
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
-    objects: ClassVar[UserManager] = UserManager()  # type: ignore[assignment]
+    objects: ClassVar[UserManager] = UserManager()
 
     def __str__(self) -> str:
         return self.name or self.email
@@ -57,6 +57,10 @@ class Team(models.Model):
     name = models.CharField(_("name"), max_length=120)
     time_zone = models.CharField(_("time zone"), max_length=64)
     members = models.ManyToManyField(settings.AUTH_USER_MODEL, through="Membership", related_name="teams")
+    # Unique, so that two requests making a person's own team make one.
+    personal_of = models.OneToOneField(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="personal_team"
+    )
     created_at = models.DateTimeField(default=timezone.now)
 
     def __str__(self) -> str:
@@ -87,7 +91,9 @@ class ApiKey(models.Model):
 
     team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="api_keys")
     # A person may go; the team's keys and their history stay.
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="api_keys")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="api_keys"
+    )
     name = models.CharField(_("name"), max_length=120)
     digest = models.CharField(max_length=64, unique=True)
     prefix = models.CharField(max_length=12)
@@ -95,6 +101,8 @@ class ApiKey(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
+    # Written in batches as usage arrives, never on the way of a request.
+    last_used_at = models.DateTimeField(null=True, blank=True)
 
     objects = ApiKeyQuerySet.as_manager()
 

@@ -57,6 +57,7 @@ class Migration(migrations.Migration):
                 ('time_zone', models.CharField(max_length=64, verbose_name='time zone')),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('members', models.ManyToManyField(related_name='teams', through='accounts.Membership', to=settings.AUTH_USER_MODEL)),
+                ('personal_of', models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='personal_team', to=settings.AUTH_USER_MODEL)),
             ],
         ),
         migrations.AddField(
@@ -75,6 +76,7 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('expires_at', models.DateTimeField(blank=True, null=True)),
                 ('revoked_at', models.DateTimeField(blank=True, null=True)),
+                ('last_used_at', models.DateTimeField(blank=True, null=True)),
                 ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='api_keys', to=settings.AUTH_USER_MODEL)),
                 ('team', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='api_keys', to='accounts.team')),
             ],

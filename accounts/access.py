@@ -1,0 +1,78 @@
+"""Who may open a view. Every view carries one of these marks; a test walks the urlconf for it.
+
+`public`         anybody
+`team_required`  somebody signed in, who has `request.team` and `request.membership`
+
+Both take sync and async views. In an async view they load person and team first, so that the view
+and its template may read `request.user` and `request.team` freely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction
+from django.conf import settings
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.utils.cache import patch_vary_headers
+
+from accounts.middleware import aload
+
+type View = Callable[..., Any]
+
+
+def public(view: View) -> View:
+    return _marked(view, "public", lambda request: None)
+
+
+def team_required(view: View) -> View:
+    return _marked(view, "session", _sign_in_first)
+
+
+def _sign_in_first(request: HttpRequest) -> HttpResponse | None:
+    if request.user.is_authenticated:
+        return None
+    # A partial must not swap the sign-in page into the middle of another: the browser goes there instead,
+    # and comes back to the page the reader was on rather than to the partial.
+    if not request.headers.get("HX-Request"):
+        return redirect_to_login(request.get_full_path(), settings.LOGIN_URL)
+    page = request.htmx.current_url_abs_path if hasattr(request, "htmx") else None
+    response = HttpResponse()
+    response["HX-Redirect"] = redirect_to_login(page or request.get_full_path(), settings.LOGIN_URL)["Location"]
+    return response
+
+
+def _marked(view: View, access: str, refuse: Callable[[HttpRequest], HttpResponseBase | None]) -> View:
+    wrapper = _async(view, refuse) if iscoroutinefunction(view) else _sync(view, refuse)
+    wrapper.access = access  # type: ignore[attr-defined]
+    return wrapper
+
+
+def _sync(view: View, refuse: Callable[[HttpRequest], HttpResponseBase | None]) -> View:
+    @wraps(view)
+    def wrapper(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
+        return _varying(refuse(request) or view(request, *args, **kwargs))
+
+    return wrapper
+
+
+def _async(view: View, refuse: Callable[[HttpRequest], HttpResponseBase | None]) -> View:
+    @wraps(view)
+    async def wrapper(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
+        await aload(request)
+        return _varying(refuse(request) or await _awaited(view(request, *args, **kwargs)))
+
+    return wrapper
+
+
+async def _awaited(answer: Awaitable[HttpResponseBase]) -> HttpResponseBase:
+    return await answer
+
+
+def _varying(response: HttpResponseBase) -> HttpResponseBase:
+    """One URL answers a page or a partial; caches must keep the two apart."""
+    patch_vary_headers(response, ["HX-Request"])
+    return response
