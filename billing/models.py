@@ -5,8 +5,15 @@ Amounts are whole picopoints (`_ppt`, 1 point = 10¹² ppt). Rows that carry mon
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any, Self
+
+from django.core.exceptions import ValidationError
 from django.db import models
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
+
+from billing.pricing import RateError, price_ppt
 
 
 class Meter(models.TextChoices):
@@ -24,7 +31,7 @@ class Source(models.TextChoices):
 
 
 class Outcome(models.TextChoices):
-    """How a request ended. Only `ok` and `client_gone` with a 2xx answer are charged."""
+    """How a request ended. `ok`, `client_gone` and `stopped` are charged when the answer was a 2xx one."""
 
     OK = "ok", _("Completed")
     ERROR = "error", _("Failed")
@@ -33,8 +40,24 @@ class Outcome(models.TextChoices):
     INTERRUPTED = "interrupted", _("Interrupted")
 
 
+class RateQuerySet(models.QuerySet["Rate"]):
+    def in_force(self, at: datetime) -> Self:
+        """The one row for each model and meter that counts at a moment."""
+        newer = Rate.objects.filter(
+            model=models.OuterRef("model"),
+            meter=models.OuterRef("meter"),
+            effective_from__gt=models.OuterRef("effective_from"),
+            effective_from__lte=at,
+        )
+        return self.filter(effective_from__lte=at).exclude(models.Exists(newer))
+
+
 class Rate(models.Model):
-    """What one model's meter costs from a moment on: points per million units, or per page."""
+    """What one model's meter costs from a moment on: points per million units, or per page.
+
+    History is only added to: a row in force is neither changed nor removed, and nothing is slipped in
+    before the present once a meter has a rate.
+    """
 
     model = models.CharField(_("model"), max_length=200)
     meter = models.CharField(_("meter"), max_length=12, choices=Meter)
@@ -42,14 +65,52 @@ class Rate(models.Model):
         _("rate"), max_digits=15, decimal_places=9, help_text=_("Points per million units; per page for pages.")
     )
     effective_from = models.DateTimeField(_("effective from"))
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(_("entered at"), auto_now_add=True)
+
+    objects = RateQuerySet.as_manager()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["model", "meter", "effective_from"], name="one_rate_per_moment")]
+        verbose_name = _("rate")
+        verbose_name_plural = _("rates")
+        constraints = [
+            models.UniqueConstraint(fields=["model", "meter", "effective_from"], name="one_rate_per_moment"),
+            models.CheckConstraint(condition=models.Q(rate__gte=0), name="rate_not_negative"),
+        ]
         ordering = ["model", "meter", "-effective_from"]
 
     def __str__(self) -> str:
         return f"{self.model} {self.meter} {self.rate}"
+
+    def save(self, **options: Any) -> None:
+        if self.is_effective:
+            raise ValidationError(_("This rate is in force; enter a new one with a later date instead."))
+        super().save(**options)
+
+    def delete(self, using: Any = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
+        if self.is_effective:
+            raise ValidationError(_("A rate that was charged is kept."))
+        return super().delete(using, keep_parents)
+
+    def clean(self) -> None:
+        if self.rate is not None:
+            try:
+                price_ppt(self.rate, meter=self.meter)
+            except RateError as error:
+                raise ValidationError({"rate": str(error)}) from error
+        if self.is_effective:
+            raise ValidationError(_("This rate is in force; enter a new one with a later date instead."))
+        if self.effective_from is not None and self.effective_from < timezone.now() and self._has_history():
+            raise ValidationError(
+                {"effective_from": _("This meter has a rate already: a new one begins now or later.")}
+            )
+
+    @property
+    def is_effective(self) -> bool:
+        return self.pk is not None and Rate.objects.filter(pk=self.pk, effective_from__lte=timezone.now()).exists()
+
+    def _has_history(self) -> bool:
+        earlier = Rate.objects.filter(model=self.model, meter=self.meter, effective_from__lte=timezone.now())
+        return earlier.exclude(pk=self.pk).exists()
 
 
 class UsageRecord(models.Model):
@@ -91,7 +152,8 @@ class UsageRecord(models.Model):
 
     class Meta:
         indexes = [
-            models.Index(fields=["id"], name="unrated_records", condition=models.Q(rated_at=None)),
+            # The raters' queue, oldest first: it holds only what waits.
+            models.Index(fields=["started_at"], name="unrated_records", condition=models.Q(rated_at=None)),
             models.Index(fields=["team_id", "-started_at", "-id"], name="team_request_log"),
         ]
 
@@ -103,7 +165,10 @@ class Charge(models.Model):
     """What one meter of one record cost, with the price it was charged at."""
 
     id = models.BigAutoField(primary_key=True)
-    record = models.ForeignKey(UsageRecord, on_delete=models.DO_NOTHING, db_constraint=False, related_name="charges")
+    # Outlives its record; the unique constraint is its index.
+    record = models.ForeignKey(
+        UsageRecord, on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="charges"
+    )
     meter = models.CharField(max_length=12, choices=Meter)
     units = models.BigIntegerField()
     price_ppt = models.BigIntegerField()
