@@ -11,9 +11,20 @@ from collections.abc import Awaitable, Callable
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.functional import SimpleLazyObject
+from django_htmx.middleware import HtmxDetails
 
-from accounts.models import Membership, Team
+from accounts.models import Membership, Team, User
 from accounts.teams import current_membership
+
+
+class TeamRequest(HttpRequest):
+    """A request behind `team_required`, as its view may rely on it."""
+
+    htmx: HtmxDetails
+    user: User
+    team: Team
+    membership: Membership
+
 
 type GetResponse = Callable[[HttpRequest], HttpResponseBase | Awaitable[HttpResponseBase]]
 

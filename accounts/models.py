@@ -80,10 +80,22 @@ class Membership(models.Model):
         return f"{self.user} in {self.team}"
 
 
+class KeyState(models.TextChoices):
+    ACTIVE = "active", _("Active")
+    EXPIRED = "expired", _("Expired")
+    REVOKED = "revoked", _("Revoked")
+
+
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
     def usable(self) -> Self:
         """Keys that authenticate a request begun now."""
         return self.filter(revoked_at=None).exclude(expires_at__lte=timezone.now())
+
+    def listed(self) -> Self:
+        """As a person reads them: those not revoked first, the newest on top, their makers loaded."""
+        return self.select_related("created_by").order_by(
+            models.F("revoked_at").desc(nulls_first=True), "-created_at", "-id"
+        )
 
 
 class ApiKey(models.Model):
@@ -111,3 +123,16 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def hint(self) -> str:
+        """Enough of the key to know it by: `rc-1234…abcd`."""
+        return f"{self.prefix}…{self.last_four}"
+
+    @property
+    def state(self) -> KeyState:
+        if self.revoked_at:
+            return KeyState.REVOKED
+        if self.expires_at and self.expires_at <= timezone.now():
+            return KeyState.EXPIRED
+        return KeyState.ACTIVE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django import template
+from django.conf import settings
 from django.template import Context
 
 from accounts.navigation import SECTIONS, Section, section_of
@@ -24,3 +25,8 @@ def sections(context: Context) -> list[Link]:
     here = section_of(request.path) if request else None
     signed_in = bool(user and user.is_authenticated)
     return [Link(section, section is here) for section in SECTIONS if signed_in or section.public]
+
+
+@register.simple_tag
+def sign_up_open() -> bool:
+    return bool(settings.SIGN_UP == "open")
