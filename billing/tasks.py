@@ -1,0 +1,78 @@
+"""Celery's side of billing: the worker rates what waits, and whoever ships records says that some do."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from billing.rating import DEFAULT_BATCH, rate_batch
+from config.celery import app
+
+logger = logging.getLogger(__name__)
+# A task gives way after so many batches: beat and other tasks share its worker.
+MAX_BATCHES = 50
+ANNOUNCE_SECONDS = 0.2
+# More messages than this say nothing new; a worker that is down must not find a heap of them.
+MAX_ANNOUNCED = 4
+EXPIRES_SECONDS = 60
+
+
+@app.task(name="billing.rate_unrated", ignore_result=True)
+def rate_unrated(max_batches: int = MAX_BATCHES) -> None:
+    """Rate until nothing waits. Repeating it, or running it beside itself, is harmless."""
+    for _ in range(max_batches):
+        if rate_batch() < DEFAULT_BATCH:
+            return
+    kick_rating()
+
+
+def kick_rating() -> None:
+    """Say that records wait. Returns at once and never raises; beat's sweep finds what was not heard."""
+    _announcer.kick()
+
+
+class _Announcer:
+    """A thread that sends at most one message every `ANNOUNCE_SECONDS`, whatever the broker does to it."""
+
+    def __init__(self) -> None:
+        self._wanted = threading.Event()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def kick(self) -> None:
+        self._wanted.set()
+        # A fork leaves the thread behind; then the child starts its own.
+        if self._thread is None or not self._thread.is_alive():
+            self._start()
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="rating-announcer", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        is_heard = True
+        while self._wanted.wait():
+            self._wanted.clear()
+            try:
+                announce()
+            except Exception as error:  # noqa: BLE001 -- any broker, any failure: the sweep does without us
+                if is_heard:
+                    logger.warning("The broker does not take messages (%s); records wait for the sweep", error)
+                is_heard = False
+            else:
+                is_heard = True
+            time.sleep(ANNOUNCE_SECONDS)
+
+
+def announce() -> None:
+    """Put one `rate_unrated` on the queue, unless enough of them lie there unread."""
+    queue = app.conf.task_default_queue
+    with app.producer_or_acquire() as producer:
+        if producer.channel.queue_declare(queue=queue).message_count < MAX_ANNOUNCED:
+            rate_unrated.apply_async(producer=producer, retry=False, expires=EXPIRES_SECONDS)
+
+
+_announcer = _Announcer()
