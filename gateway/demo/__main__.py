@@ -76,7 +76,14 @@ def _listener(*, host: str, port: int, fd: int | None) -> socket.socket:
 
 async def _serve(backend: DemoBackend, listener: socket.socket) -> None:
     config = uvicorn.Config(
-        backend, http="httptools", ws="none", lifespan="off", access_log=False, log_level="warning", server_header=False
+        backend,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_level="warning",
+        proxy_headers=False,
+        server_header=False,
     )
     server = _Server(config)
 

@@ -90,8 +90,8 @@ def read(body: Json, *, catalog: Catalog) -> ChatRequest:
     messages = _messages(body)
     spoken = [text_of(message) for message in messages if message["role"] == "user"]
     last = spoken[-1] if spoken else ""
-    options = body.get("stream_options") or {}
-    template = body.get("chat_template_kwargs") or {}
+    options = _table(body, "stream_options")
+    template = _table(body, "chat_template_kwargs")
     return ChatRequest(
         model=model,
         messages=messages,
@@ -121,7 +121,23 @@ def _messages(body: Json) -> tuple[Json, ...]:
     for index, message in enumerate(messages):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise UnreadableBody(f"messages[{index}]: missing field `role`")
+        calls = message.get("tool_calls") or []
+        if not isinstance(calls, list) or not all(_is_call(call) for call in calls):
+            raise UnreadableBody(f"messages[{index}]: malformed tool_calls")
     return tuple(messages)
+
+
+def _is_call(call: object) -> bool:
+    return isinstance(call, dict) and isinstance(call.get("function"), dict)
+
+
+def _table(body: Json, name: str) -> Json:
+    value = body.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise UnreadableBody(f"{name}: expected a map")
+    return value
 
 
 def _positive(body: Json, name: str) -> int | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import NamedTuple
 
 from gateway.demo import answer, facts, subject, thinking, tools
 from gateway.demo.chat_request import ChatRequest
@@ -17,9 +18,8 @@ class Kind(Enum):
     CALL_ARGUMENTS = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One token on the wire."""
+class Piece(NamedTuple):
+    """One token on the wire. A named tuple, as hundreds are made for each request."""
 
     kind: Kind
     text: str

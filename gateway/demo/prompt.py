@@ -44,5 +44,5 @@ def render(request: ChatRequest) -> Prompt:
 
 
 def _call_text(call: Json) -> str:
-    function = call.get("function") or {}
+    function = call["function"]
     return f"{function.get('name', '')} {function.get('arguments', '')}"

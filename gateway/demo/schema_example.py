@@ -104,17 +104,12 @@ class _Maker:
         return items[:wanted]
 
     def _number(self, schema: dict[str, Any], *, whole: bool) -> int | float:
+        step = schema.get("multipleOf") or (1 if whole else None)
+        low, high = _bounds(schema, step=step)
         found = [float(text) for text in self.subject.numbers]
-        step = schema.get("multipleOf") or 1
-        low = schema.get("minimum", schema.get("exclusiveMinimum", float("-inf")))
-        high = schema.get("maximum", schema.get("exclusiveMaximum", float("inf")))
-        if "exclusiveMinimum" in schema:
-            low = low + (step if whole else (min(high - low, 2) / 2))
-        if "exclusiveMaximum" in schema:
-            high = high - (step if whole else (min(high - low, 2) / 2))
-        fitting = [value for value in found if low <= value <= high and value % step == 0]
+        fitting = [value for value in found if low <= value <= high and not (step and value % step)]
         value = fitting[0] if fitting else min(max(1.0, low), high)
-        if value % step:
+        if step and value % step:
             value = -(-value // step) * step
         return int(value) if whole or value == int(value) else value
 
@@ -141,6 +136,14 @@ class _Maker:
         """The listed value that the prompt names, else the first."""
         lowered = self.subject.text.lower()
         return next((value for value in values if isinstance(value, str) and value.lower() in lowered), values[0])
+
+
+def _bounds(schema: dict[str, Any], *, step: float | None) -> tuple[float, float]:
+    """Lowest and highest allowed value, both inclusive; an open end is moved inwards."""
+    low = schema.get("minimum", schema.get("exclusiveMinimum", float("-inf")))
+    high = schema.get("maximum", schema.get("exclusiveMaximum", float("inf")))
+    inwards = step or min(high - low, 2) / 4
+    return low + inwards * ("exclusiveMinimum" in schema), high - inwards * ("exclusiveMaximum" in schema)
 
 
 def _type_of(schema: dict[str, Any]) -> str:
