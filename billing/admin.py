@@ -5,8 +5,10 @@ from __future__ import annotations
 from django.contrib import admin
 from django.db.models import Model
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
 
-from billing.models import Charge, Rate, UsageRecord
+from billing.models import Rate, UsageRecord
+from billing.pricing import format_points
 
 
 @admin.register(Rate)
@@ -36,16 +38,6 @@ class ReadOnlyAdmin[M: Model](admin.ModelAdmin[M]):
         return False
 
 
-class ChargeInline(admin.TabularInline[Charge, UsageRecord]):
-    model = Charge
-    can_delete = False
-    extra = 0
-    fields = readonly_fields = ("meter", "units", "price_ppt", "amount_ppt", "created_at")
-
-    def has_add_permission(self, request: HttpRequest, obj: UsageRecord | None = None) -> bool:
-        return False
-
-
 @admin.register(UsageRecord)
 class UsageRecordAdmin(ReadOnlyAdmin[UsageRecord]):
     """Requests by id, with what each was charged."""
@@ -54,6 +46,14 @@ class UsageRecordAdmin(ReadOnlyAdmin[UsageRecord]):
     list_filter = ("unpriced", "outcome")
     search_fields = ("=id",)
     ordering = ("-started_at",)
-    inlines = (ChargeInline,)
+    readonly_fields = ("charged",)
     # Counting a hundred million rows for a page number helps nobody.
     show_full_result_count = False
+
+    @admin.display(description=_("charges"))
+    def charged(self, record: UsageRecord) -> str:
+        return "; ".join(
+            f"{charge.get_meter_display()}: {charge.units} × {format_points(charge.price_ppt)}"
+            f" = {format_points(charge.amount_ppt)}"
+            for charge in record.charges.all()
+        )

@@ -164,8 +164,9 @@ class UsageRecord(models.Model):
 class Charge(models.Model):
     """What one meter of one record cost, with the price it was charged at."""
 
-    id = models.BigAutoField(primary_key=True)
-    # Outlives its record; the unique constraint is its index.
+    # One charge a meter: what makes a second rating of the same record impossible.
+    pk = models.CompositePrimaryKey("record_id", "meter")
+    # Outlives its record; the primary key is its index.
     record = models.ForeignKey(
         UsageRecord, on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="charges"
     )
@@ -176,7 +177,7 @@ class Charge(models.Model):
     created_at = models.DateTimeField()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["record", "meter"], name="one_charge_per_meter")]
+        verbose_name = _("charge")
 
     def __str__(self) -> str:
         return f"{self.record_id} {self.meter} {self.amount_ppt}"

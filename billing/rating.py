@@ -127,7 +127,7 @@ class _Ledger:
 
     def __init__(self, now: datetime) -> None:
         self._created_at = _as_text(now)
-        self._charges: list[dict[str, Any]] = []
+        self._charges: list[tuple[str, str, int, int, int, str]] = []
         self._cells: dict[tuple[Any, ...], list[int]] = {}
 
     def add(self, record: Waiting, parts: Sequence[Part]) -> None:
@@ -138,24 +138,30 @@ class _Ledger:
         for meter, units, price_ppt, amount_ppt in parts:
             sums[_UNITS_AT[meter]] += units
             sums[2] += amount_ppt
-            self._charges.append(
-                {
-                    "record_id": record_id,
-                    "meter": meter,
-                    "units": units,
-                    "price_ppt": price_ppt,
-                    "amount_ppt": amount_ppt,
-                    "created_at": self._created_at,
-                }
-            )
+            self._charges.append((record_id, meter, units, price_ppt, amount_ppt, self._created_at))
         sums[0] += 1
         sums[1] += not record.is_charged
 
     def write(self) -> None:
-        insert_json(Charge, orjson.dumps(self._charges), columns=_CHARGE_COLUMNS)
+        _insert_charges(self._charges)
         # In key order: raters that add to the same cells wait for each other instead of deadlocking.
         rows = [_rollup(cell, sums) for cell, sums in sorted(self._cells.items())]
         insert_json(Rollup, orjson.dumps(rows), on_conflict=_ADD_TO_CELL)
+
+
+def _insert_charges(rows: Sequence[tuple[str, str, int, int, int, str]]) -> None:
+    """By each database's fastest way: charges are most of what a rater writes."""
+    table, columns = Charge._meta.db_table, ", ".join(_CHARGE_COLUMNS)
+    # Both ways go past Django's cursor, so its exceptions have to be asked for.
+    with connection.cursor() as cursor, connection.wrap_database_errors:
+        if connection.vendor == "sqlite":
+            marks = ", ".join("?" * len(_CHARGE_COLUMNS))
+            cursor.connection.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", rows)  # noqa: S608 -- the model's own names
+            return
+        # Numbers, hex digits, meters and times: nothing that COPY's text would need escaped.
+        lines = [f"{id}\t{meter}\t{n}\t{price}\t{amount}\t{at}\n" for id, meter, n, price, amount, at in rows]
+        with cursor.copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
+            copy.write("".join(lines))
 
 
 def _rollup(cell: tuple[Any, ...], sums: list[int]) -> dict[str, Any]:

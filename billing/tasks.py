@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from typing import Any
+
+from kombu import Producer
 
 from billing.rating import DEFAULT_BATCH, rate_batch
 from config.celery import app
@@ -57,7 +60,8 @@ class _Announcer:
         while self._wanted.wait():
             self._wanted.clear()
             try:
-                announce()
+                with app.producer_or_acquire() as producer:
+                    announce(producer)
             except Exception as error:  # noqa: BLE001 -- any broker, any failure: the sweep does without us
                 if is_heard:
                     logger.warning("The broker does not take messages (%s); records wait for the sweep", error)
@@ -67,12 +71,14 @@ class _Announcer:
             time.sleep(ANNOUNCE_SECONDS)
 
 
-def announce() -> None:
+def announce(producer: Producer) -> None:
     """Put one `rate_unrated` on the queue, unless enough of them lie there unread."""
-    queue = app.conf.task_default_queue
-    with app.producer_or_acquire() as producer:
-        if producer.channel.queue_declare(queue=queue).message_count < MAX_ANNOUNCED:
-            rate_unrated.apply_async(producer=producer, retry=False, expires=EXPIRES_SECONDS)
+    connection: Any = producer.connection
+    # Without a number of tries, the first use of the channel would try for ever.
+    connection.ensure_connection(max_retries=1)
+    queue = connection.default_channel.queue_declare(queue=app.conf.task_default_queue)
+    if queue.message_count < MAX_ANNOUNCED:
+        rate_unrated.apply_async(producer=producer, retry=False, expires=EXPIRES_SECONDS)
 
 
 _announcer = _Announcer()
