@@ -24,12 +24,16 @@ SIZE = 8
 def bump() -> None:
     """Make every process reload what it knows of keys. Call after the change is committed.
 
-    Without an answer from Redis the change still binds: processes that cannot read the epoch
-    trust nothing they have cached.
+    Raises RedisError where other processes cannot be told: the change stands, but whoever made it must not be
+    shown that it binds everywhere.
     """
     _file()[:SIZE] = secrets.token_bytes(SIZE)
     if settings.REDIS_URL:
-        _redis().set(REDIS_NAME, secrets.token_hex(SIZE))
+        _redis().set(REDIS_NAME, fresh())
+
+
+def fresh() -> str:
+    return secrets.token_hex(SIZE)
 
 
 def local() -> bytes:

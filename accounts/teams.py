@@ -21,7 +21,7 @@ def current_membership(request: HttpRequest) -> Membership | None:
     found = list(memberships)
     if not found:
         personal_team(user=user)
-        return memberships.first()
+        return memberships.all().first()
     return next((membership for membership in found if membership.team_id == chosen), found[0])
 
 
