@@ -28,7 +28,13 @@ MAX_LATEX_DEPTH = 40
 BLOCK_MARKERS = {"$$": "$$", "\\[": "\\]"}
 INLINE_MARKERS = {"\\(": "\\)", "\\[": "\\]"}
 # Environments the converter does not know, by the nearest one it does.
-ENVIRONMENTS = {"aligned": "align*", "alignedat": "align*", "gathered": "matrix", "gather": "matrix", "gather*": "matrix"}
+ENVIRONMENTS = {
+    "aligned": "align*",
+    "alignedat": "align*",
+    "gathered": "matrix",
+    "gather": "matrix",
+    "gather*": "matrix",
+}
 ENVIRONMENT = re.compile(r"\\(begin|end)\{(\w+\*?)\}")
 
 
@@ -136,15 +142,21 @@ def _formula(token: Token, *, display: bool) -> str:
     return markup or f'<code class="latex">{escapeHtml(token.content)}</code>'
 
 
-def _render_inline(self: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+def _render_inline(
+    self: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType
+) -> str:
     return _formula(tokens[index], display=False)
 
 
-def _render_inline_display(self: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+def _render_inline_display(
+    self: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType
+) -> str:
     return f'<span class="math-display">{_formula(tokens[index], display=True)}</span>'
 
 
-def _render_block(self: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
+def _render_block(
+    self: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType
+) -> str:
     token = tokens[index]
     # Without its closing marker it is text: a formula that has not ended yet, or none at all.
     inner = _formula(token, display=True) if token.markup else escapeHtml(token.content)

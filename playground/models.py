@@ -49,6 +49,11 @@ class TurnQuerySet(models.QuerySet["Turn"]):
         limit = timezone.now() - timedelta(seconds=CUT_OFF_AFTER_SECONDS)
         return self.filter(state=Turn.State.STREAMING, touched_at__lt=limit)
 
+    def close_cut_off(self) -> int:
+        """A process that was killed left its turns streaming: say so on them."""
+        error = {"status": 500, "message": "", "code": "interrupted"}
+        return self.cut_off().update(state=Turn.State.FAILED, error=error)
+
 
 class Turn(models.Model):
     """One message of a conversation; an assistant's turn is filled while its answer streams."""
@@ -88,3 +93,11 @@ class Turn(models.Model):
 
     def __str__(self) -> str:
         return f"{self.role} {self.pk}"
+
+    @property
+    def is_streaming(self) -> bool:
+        return self.state == self.State.STREAMING
+
+    @property
+    def is_cut_off(self) -> bool:
+        return self.is_streaming and timezone.now() - self.touched_at > timedelta(seconds=CUT_OFF_AFTER_SECONDS)

@@ -1,0 +1,171 @@
+"""The same request for curl, Python and JavaScript, with the reader's own address."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.safestring import SafeString
+
+from gateway.catalog import Endpoint, Model
+from playground.markdown import code_html
+
+KEY_VARIABLE = "TOKEN_FACTORY_KEY"
+# Fields that the openai packages do not know by name.
+EXTRA_FIELDS = ("chat_template_kwargs",)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    id: str
+    label: str
+    language: str
+    source: str
+
+    @property
+    def html(self) -> SafeString:
+        return code_html(self.source, self.language)
+
+
+def chat_examples(*, body: dict[str, Any], site_url: str) -> list[Example]:
+    return [
+        Example("curl", "curl", "bash", curl(path="/v1/chat/completions", body=body, site_url=site_url)),
+        Example("python", "Python", "python", python_openai(body=body, site_url=site_url)),
+        Example("javascript", "JavaScript", "javascript", javascript_openai(body=body, site_url=site_url)),
+    ]
+
+
+def model_examples(*, model: Model, site_url: str) -> list[Example]:
+    """The shortest useful request to a model."""
+    if model.is_chat:
+        messages = [{"role": "user", "content": "Explain prompt caching in two sentences."}]
+        return chat_examples(body={"model": model.id, "messages": messages, "stream": True}, site_url=site_url)
+    body = {"model": model.id} | SAMPLES[model.endpoint]
+    extra = ["--output speech.wav"] if model.endpoint is Endpoint.SPEECH else []
+    return [
+        Example("curl", "curl", "bash", curl(path=model.endpoint_path, body=body, site_url=site_url, options=extra)),
+        Example(
+            "python",
+            "Python",
+            "python",
+            _python_http(path=model.endpoint_path, body=body, site_url=site_url, model=model),
+        ),
+        Example(
+            "javascript",
+            "JavaScript",
+            "javascript",
+            _javascript_http(path=model.endpoint_path, body=body, site_url=site_url),
+        ),
+    ]
+
+
+SAMPLES: dict[Endpoint, dict[str, Any]] = {
+    Endpoint.OCR: {
+        "document": {"type": "document_url", "document_url": "https://example.com/report.pdf"},
+        "pages": "0-2",
+    },
+    Endpoint.SPEECH: {"input": "Good morning. The build is green.", "response_format": "wav"},
+    Endpoint.SYSTEMONE: {
+        "state": "The customer writes: my parcel is three days late and nobody answers.",
+        "questions": {
+            "tone": {
+                "type": "choice",
+                "instructions": "How does the customer sound?",
+                "criteria": ["calm", "annoyed", "angry"],
+            }
+        },
+    },
+}
+
+
+def curl(*, path: str, body: dict[str, Any], site_url: str, options: list[str] | None = None) -> str:
+    payload = json.dumps(body, ensure_ascii=False, indent=2).replace("'", "'\\''")
+    lines = [
+        f"curl {'-N ' if body.get('stream') else ''}{site_url}{path}",
+        f'-H "Authorization: Bearer ${KEY_VARIABLE}"',
+        '-H "Content-Type: application/json"',
+        *(options or []),
+        f"-d '{payload}'",
+    ]
+    return " \\\n  ".join(lines) + "\n"
+
+
+def python_openai(*, body: dict[str, Any], site_url: str) -> str:
+    named = {name: value for name, value in body.items() if name not in EXTRA_FIELDS}
+    extra = {name: body[name] for name in EXTRA_FIELDS if name in body}
+    if extra:
+        named["extra_body"] = extra
+    arguments = "\n".join(f"    {name}={_python(value, depth=1)}," for name, value in named.items())
+    return (
+        "import os\n\nfrom openai import OpenAI\n\n"
+        f'client = OpenAI(base_url="{site_url}/v1", api_key=os.environ["{KEY_VARIABLE}"])\n\n'
+        f"stream = client.chat.completions.create(\n{arguments}\n)\n"
+        "for chunk in stream:\n    if chunk.choices:\n"
+        '        print(chunk.choices[0].delta.content or "", end="", flush=True)\n'
+    )
+
+
+def javascript_openai(*, body: dict[str, Any], site_url: str) -> str:
+    return (
+        'import OpenAI from "openai";\n\n'
+        f'const client = new OpenAI({{ baseURL: "{site_url}/v1", apiKey: process.env.{KEY_VARIABLE} }});\n\n'
+        f"const stream = await client.chat.completions.create({_javascript(body)});\n"
+        "for await (const chunk of stream) {\n"
+        '  process.stdout.write(chunk.choices[0]?.delta?.content ?? "");\n}\n'
+    )
+
+
+def _python_http(*, path: str, body: dict[str, Any], site_url: str, model: Model) -> str:
+    result = (
+        'open("speech.wav", "wb").write(answer.content)'
+        if model.endpoint is Endpoint.SPEECH
+        else "print(answer.json())"
+    )
+    return (
+        "import os\n\nimport httpx\n\n"
+        "answer = httpx.post(\n"
+        f'    "{site_url}{path}",\n'
+        f'    headers={{"Authorization": f"Bearer {{os.environ[\'{KEY_VARIABLE}\']}}"}},\n'
+        f"    json={_python(body, depth=1)},\n    timeout=600,\n)\nanswer.raise_for_status()\n{result}\n"
+    )
+
+
+def _javascript_http(*, path: str, body: dict[str, Any], site_url: str) -> str:
+    authorization = f"Authorization: `Bearer ${{process.env.{KEY_VARIABLE}}}`"
+    return (
+        f'const answer = await fetch("{site_url}{path}", {{\n'
+        '  method: "POST",\n'
+        f'  headers: {{ {authorization}, "Content-Type": "application/json" }},\n'
+        f"  body: JSON.stringify({_javascript(body)}),\n}});\nconsole.log(answer.status, await answer.text());\n"
+    )
+
+
+def _python(value: Any, *, depth: int) -> str:
+    """A Python literal of a JSON value, one entry a line where it is not short."""
+    if isinstance(value, (dict, list)) and value and len(json.dumps(value)) > 60:
+        inner, outer = "    " * (depth + 1), "    " * depth
+        if isinstance(value, dict):
+            entries = [f"{_python(name, depth=0)}: {_python(item, depth=depth + 1)}" for name, item in value.items()]
+        else:
+            entries = [_python(item, depth=depth + 1) for item in value]
+        opening, closing = "{}" if isinstance(value, dict) else "[]"
+        return opening + "\n" + "".join(f"{inner}{entry},\n" for entry in entries) + outer + closing
+    if isinstance(value, dict):
+        return (
+            "{" + ", ".join(f"{_python(name, depth=0)}: {_python(item, depth=0)}" for name, item in value.items()) + "}"
+        )
+    if isinstance(value, list):
+        return "[" + ", ".join(_python(item, depth=0) for item in value) + "]"
+    if isinstance(value, str):
+        # JSON's escapes are Python's, but for lone surrogates, which no message has.
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value)
+
+
+def _javascript(value: Any) -> str:
+    """JSON with bare keys where JavaScript allows them."""
+    return re.sub(
+        r'^(\s*)"([A-Za-z_]\w*)":', r"\1\2:", json.dumps(value, ensure_ascii=False, indent=2), flags=re.MULTILINE
+    )

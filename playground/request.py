@@ -1,0 +1,27 @@
+"""What a signed-in request carries here, and who it is to the gateway."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest
+from django_htmx.middleware import HtmxDetails
+
+from accounts.models import Team, User
+from billing.models import Source
+from gateway.caller import Caller
+from gateway.catalog import Model
+from gateway.runtime import runtime
+
+
+class PersonRequest(HttpRequest):
+    htmx: HtmxDetails
+    team: Team
+    user: User
+
+
+def caller_of(request: PersonRequest) -> Caller:
+    return Caller(team_id=request.team.pk, key_id=0, member_id=request.user.pk, source=Source.PLAYGROUND)
+
+
+def chat_models(request: PersonRequest) -> list[Model]:
+    """Models one can chat with right now."""
+    return [model for model in runtime().models_for(caller_of(request)) if model.is_chat]

@@ -1,0 +1,3 @@
+/** The home and model pages: code to copy, in tabs. */
+import "./copy-code.js";
+import "./tabs.js";
