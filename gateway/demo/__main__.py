@@ -9,13 +9,40 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.catalog import BUNDLED, CatalogError, load
 from gateway.demo.app import DemoBackend, app
+from gateway.demo.connection import CLIENT_GONE
 from gateway.demo.settings import Settings
+
+
+class _Protocol(HttpToolsProtocol):
+    """Tells the application of a client's leaving at once, not some turns of the loop later.
+
+    From the end of the client's side on, uvicorn drops what is written: a token counted
+    then would be one that was never sent.
+    """
+
+    def eof_received(self) -> None:
+        self._mark()
+        super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._mark()
+        super().connection_lost(exc)
+
+    def _mark(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            return
+        scope: Any = self.cycle.scope
+        scope[CLIENT_GONE] = True
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
 
 
 class _Server(uvicorn.Server):
@@ -77,7 +104,7 @@ def _listener(*, host: str, port: int, fd: int | None) -> socket.socket:
 async def _serve(backend: DemoBackend, listener: socket.socket) -> None:
     config = uvicorn.Config(
         backend,
-        http="httptools",
+        http=_Protocol,
         ws="none",
         lifespan="off",
         access_log=False,

@@ -1,5 +1,7 @@
 """The log is the backend's own account: a line a request, with what was really sent."""
 
+import json
+import socket
 from uuid import uuid4
 
 import httpx
@@ -59,3 +61,18 @@ def test_a_slow_call_its_client_left_is_cut_too(demo: Demo) -> None:
         demo.http.post("/v1/chat/completions", json=body, headers=headers, timeout=0.3)
     line = demo.logged(request_id)
     assert (line["finished"], line["completion_tokens"]) == (False, 0)
+
+
+def test_everything_counted_reaches_a_client_that_only_ends_its_own_side(demo: Demo) -> None:
+    request_id = str(uuid4())
+    body = json.dumps({"model": "DeepSeek-V4-Flash", "stream": True, "messages": [user("Hi [[tokens=90000]]")]})
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: demo\r\nx-request-id: {request_id}\r\n"
+    with socket.create_connection((demo.http.base_url.host, demo.http.base_url.port or 80), timeout=30) as client:
+        client.sendall(f"{head}content-length: {len(body)}\r\n\r\n{body}".encode())
+        received = client.recv(1)
+        client.shutdown(socket.SHUT_WR)
+        while part := client.recv(65_536):
+            received += part
+    line = demo.logged(request_id)
+    assert line["finished"] is False
+    assert line["completion_tokens"] == received.count(b"data: ") - 1  # the opening carries no token
