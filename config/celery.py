@@ -33,7 +33,11 @@ def configure() -> None:
         },
     )
     if settings.REDIS_URL:
-        app.conf.broker_transport_options = {"socket_timeout": 1, "socket_connect_timeout": 1, "visibility_timeout": 3600}
+        app.conf.broker_transport_options = {
+            "socket_timeout": 1,
+            "socket_connect_timeout": 1,
+            "visibility_timeout": 3600,
+        }
         return
     folder = settings.DATA_DIR / "broker"
     (folder / "control").mkdir(parents=True, exist_ok=True)

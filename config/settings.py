@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import django_stubs_ext
 from django.utils.csp import CSP
@@ -10,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from config.databases import database_from_url
 from config.env import environment
+from config.mailers import mailer_from_url
 from config.secrets import secret_key
 
 django_stubs_ext.monkeypatch()
@@ -22,14 +24,20 @@ DATA_DIR = BASE_DIR / (env.path("DATA_DIR", "var", help="Folder of everything th
 DATA_DIR.mkdir(parents=True, exist_ok=True)
 DATABASE_URL = env.text("DATABASE_URL", help="postgres://user:password@host:5432/name; SQLite in DATA_DIR without it.")
 DATABASES = {"default": database_from_url(DATABASE_URL, data_dir=DATA_DIR)}
-REDIS_URL = env.text("REDIS_URL", help="redis://host:6379/0: broker and signals between processes; needed for more than one web process.")
+REDIS_URL = env.text(
+    "REDIS_URL", help="redis://host:6379/0: broker and signals between processes; needed for more than one web process."
+)
 
 # -- the site ----------------------------------------------------------------------------------
 DEBUG = env.flag("DEBUG", False, help="Django's debug pages. Never on a reachable address.")
-SECRET_KEY = secret_key(env.text("SECRET_KEY", help="Signs sessions; made and kept in DATA_DIR when empty."), data_dir=DATA_DIR)
+SECRET_KEY = secret_key(
+    env.text("SECRET_KEY", help="Signs sessions; made and kept in DATA_DIR when empty."), data_dir=DATA_DIR
+)
 SITE_NAME = env.text("SITE_NAME", "Token Factory", help="Name shown in the pages and mails.")
 SITE_URL = env.text("SITE_URL", "http://localhost:8000", help="Public address, scheme included.").rstrip("/")
-ALLOWED_HOSTS = env.items("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]", help="Host names the pages answer to, comma-separated.")
+ALLOWED_HOSTS = env.items(
+    "ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]", help="Host names the pages answer to, comma-separated."
+)
 HTTPS = SITE_URL.startswith("https://")
 CSRF_TRUSTED_ORIGINS = [SITE_URL]
 TRUSTED_PROXIES = env.items("TRUSTED_PROXIES", help="Networks whose X-Forwarded-For is believed, comma-separated.")
@@ -59,6 +67,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "servestatic.middleware.ServeStaticMiddleware",
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
@@ -137,22 +146,43 @@ ACCOUNT_LOGOUT_ON_GET = False
 ACCOUNT_USER_DISPLAY = "accounts.people.display_name"
 SIGN_UP = env.choice("SIGN_UP", "open", ["open", "invite", "closed"], help="Who may sign up: open, invite or closed.")
 EMAIL_URL = env.text("EMAIL_URL", help="smtp://user:password@host:587; mails are printed to the console without it.")
-EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+MAILERS = {"default": mailer_from_url(EMAIL_URL)}
 DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "token-factory@localhost", help="Sender of the mails.")
 TEAM_TIME_ZONE = env.text("TEAM_TIME_ZONE", "Asia/Shanghai", help="Time zone of a new team.")
 
 # -- the gateway -------------------------------------------------------------------------------
-UPSTREAM_URL = env.text("UPSTREAM_URL", help="Base address of one OpenAI-compatible server, e.g. http://10.0.0.5:8000/v1.")
+UPSTREAM_URL = env.text(
+    "UPSTREAM_URL", help="Base address of one OpenAI-compatible server, e.g. http://10.0.0.5:8000/v1."
+)
 UPSTREAM_API_KEY = env.text("UPSTREAM_API_KEY", help="Key sent to UPSTREAM_URL.")
+DEMO_URL = env.text("DEMO_URL", help="Base address of a running demo backend; set by manage.py up.")
+DEMO_LOG = env.path("DEMO_LOG", help="File to which manage.py up lets the demo backend write one line a request.")
 UPSTREAMS_FILE = env.path("UPSTREAMS_FILE", help="upstreams.toml: several upstreams and replicas.")
-CATALOG_FILE = env.path("CATALOG_FILE", help="A TOML file of model cards that replaces or extends the built-in catalog.")
-REQUEST_TIMEOUT_SECONDS = env.integer("REQUEST_TIMEOUT_SECONDS", 600, minimum=1, help="Whole non-streaming request; silence between two chunks of a stream.")
+CATALOG_FILE = env.path(
+    "CATALOG_FILE", help="A TOML file of model cards that replaces or extends the built-in catalog."
+)
+REQUEST_TIMEOUT_SECONDS = env.integer(
+    "REQUEST_TIMEOUT_SECONDS",
+    600,
+    minimum=1,
+    help="Whole non-streaming request; silence between two chunks of a stream.",
+)
 DRAIN_SECONDS = env.integer("DRAIN_SECONDS", 30, help="How long SIGTERM waits for open answers.")
-DISCONNECT_POLICY = env.choice("DISCONNECT_POLICY", "drain", ["drain", "cancel"], help="What happens upstream when a streaming client leaves: drain or cancel.")
-JOURNAL_FSYNC = env.choice("JOURNAL_FSYNC", "second", ["never", "second", "always"], help="When the journal is forced to disk: never, second or always.")
+DISCONNECT_POLICY = env.choice(
+    "DISCONNECT_POLICY",
+    "drain",
+    ["drain", "cancel"],
+    help="What happens upstream when a streaming client leaves: drain or cancel.",
+)
+JOURNAL_FSYNC: Literal["never", "second", "always"] = env.choice(  # type: ignore[assignment]
+    "JOURNAL_FSYNC",
+    "second",
+    ["never", "second", "always"],
+    help="When the journal is forced to disk: never, second or always.",
+)
 
 # -- Celery ------------------------------------------------------------------------------------
-CELERY_BROKER_URL = REDIS_URL or "filesystem://"
+CELERY_BROKER_URL = REDIS_URL or "filesystem://localhost//"
 
 # -- language, time, files ---------------------------------------------------------------------
 LANGUAGE_CODE = "en"
@@ -162,7 +192,9 @@ LANGUAGE_COOKIE_NAME = "tf_language"
 USE_TZ = True
 TIME_ZONE = "UTC"
 STATIC_URL = "static/"
-STATIC_ROOT = BASE_DIR / "staticfiles"
+# Served straight from the apps and packages: nothing to collect before a start.
+SERVESTATIC_USE_FINDERS = True
+SERVESTATIC_AUTOREFRESH = False
 STATICFILES_DIRS = [BASE_DIR / "static"]
 
 LOGGING = {
@@ -171,5 +203,5 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": "INFO"},
-    "loggers": {"httpx": {"level": "WARNING"}, "django.request": {"level": "ERROR"}},
+    "loggers": {"httpx": {"level": "WARNING"}, "uvicorn": {"level": "WARNING"}, "django.request": {"level": "ERROR"}},
 }

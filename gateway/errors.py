@@ -1,14 +1,15 @@
 """What a caller is told when a call fails.
 
-    CallError                 status, type, code, param, Retry-After: its whole answer
-    ├── InvalidRequest        400 (or 422, 413, 415): the request can't be served as it is
-    ├── Unauthorized          401
-    ├── Forbidden             403
-    ├── NotFound              404
-    ├── UpstreamUnavailable   502: no connection, a broken answer
-    ├── UpstreamSaturated     503 with Retry-After: nobody can take the request now
-    ├── UpstreamTimeout       504
-    └── UpstreamRefusal       the backend's own status and body, passed on untouched
+CallError                 status, type, code, param, Retry-After: its whole answer
+├── InvalidRequest        400 (or 422, 413, 415): the request can't be served as it is
+├── Unauthorized          401
+├── Forbidden             403
+├── NotFound              404
+├── MethodNotAllowed      405 with Allow
+├── UpstreamUnavailable   502: no connection, a broken answer
+├── UpstreamSaturated     503 with Retry-After: nobody can take the request now
+├── UpstreamTimeout       504
+└── UpstreamRefusal       the backend's own status and body, passed on untouched
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class CallError(Exception):
 
     def body(self) -> bytes:
         """The answer's JSON body in OpenAI's shape."""
-        return orjson.dumps({"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}})
+        return orjson.dumps(
+            {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+        )
 
 
 class InvalidRequest(CallError):
@@ -76,6 +79,16 @@ class NotFound(CallError):
     type = "invalid_request_error"
     anthropic_type = "not_found_error"
     default_code = "not_found"
+
+
+class MethodNotAllowed(CallError):
+    status = 405
+    type = "invalid_request_error"
+    anthropic_type = "invalid_request_error"
+    default_code = "method_not_allowed"
+
+    def __init__(self, allowed: str) -> None:
+        super().__init__(f"This path takes {allowed}.", headers=((b"allow", allowed.encode("ascii")),))
 
 
 class UpstreamUnavailable(CallError):

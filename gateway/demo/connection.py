@@ -16,7 +16,7 @@ type Send = Callable[[Message], Awaitable[None]]
 CLIENT_GONE = "gateway.demo.client_gone"
 
 
-class ClientGone(Exception):  # noqa: N818 - an event, not a fault
+class ClientGone(Exception):
     """The client closed the connection before its answer was whole."""
 
 

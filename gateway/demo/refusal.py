@@ -9,7 +9,7 @@ Refusal
 from typing import Any
 
 
-class Refusal(Exception):  # noqa: N818 - the trade's word for it
+class Refusal(Exception):
     status = 400
     type = "BadRequestError"
 

@@ -1,0 +1,201 @@
+"""The journal: where a request's usage is safe before its answer ends.
+
+One folder, segments named `*.journal`, each held by a file lock while its process lives. Two kinds of lines:
+
+    S <crc32> <request id> <json>    accepted: the record as it stands if the process dies now ("interrupted")
+    F <crc32> <request id> <json>    finished: the usage record
+
+`crc32` is eight hex digits over the rest of the line after it; the request id is 32 hex digits; the JSON is an
+object of `UsageRecord`'s columns. A line is one `write(2)`, so a killed process leaves at most one torn line, and
+that line's answer had not ended. Only complete lines with the right checksum are read.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+SEGMENT_BYTES = 16 * 1024 * 1024
+SUFFIX = ".journal"
+
+type Fsync = Literal["never", "second", "always"]
+
+
+class JournalFull(OSError):
+    """A line could not be written: the disk is full or gone."""
+
+
+class Line(NamedTuple):
+    finished: bool
+    request_id: str
+    json: bytes
+
+
+@dataclass(slots=True)
+class Segment:
+    path: Path
+    descriptor: int
+    size: int = 0
+    shipped: int = 0
+    # Requests that began here and have not finished: the segment must outlive them.
+    open: set[str] = field(default_factory=set)
+
+    @property
+    def unshipped_bytes(self) -> int:
+        return self.size - self.shipped
+
+
+class Journal:
+    """This process's segments. The event loop appends; the shipper's thread reads, removes and retries."""
+
+    def __init__(self, directory: Path, *, fsync: Fsync = "second", segment_bytes: int = SEGMENT_BYTES) -> None:
+        self.directory = directory
+        self._fsync = fsync
+        self._segment_bytes = segment_bytes
+        self._sequence = 0
+        self._segment_of: dict[str, Segment] = {}
+        self._torn = False
+        self._unwritten: list[bytes] = []
+        directory.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self.segments: list[Segment] = [self._new_segment()]
+
+    def start(self, request_id: str, json: bytes) -> None:
+        """Note an accepted request. Raises JournalFull: then it must not be served."""
+        line = _line(b"S", request_id, json)
+        with self._lock:
+            segment = self._segment_to_write()
+            self._append(segment, line)
+            segment.open.add(request_id)
+            self._segment_of[request_id] = segment
+
+    def finish(self, request_id: str, json: bytes) -> None:
+        """Note the usage record. With the disk full it is kept in memory and tried again with the next line."""
+        line = _line(b"F", request_id, json)
+        with self._lock:
+            try:
+                self._append(self._segment_to_write(), line)
+            except JournalFull:
+                self._unwritten.append(line)
+            else:
+                self._closed(request_id)
+
+    def retry_unwritten(self) -> None:
+        """Write what a full disk refused; JournalFull while it still does."""
+        while self._unwritten:
+            with self._lock:
+                line = self._unwritten[0]
+                self._append(self._segment_to_write(), line)
+                self._unwritten.pop(0)
+                self._closed(line[11:43].decode("ascii"))
+
+    @property
+    def backlog_bytes(self) -> int:
+        return sum(segment.unshipped_bytes for segment in self.segments) + sum(map(len, self._unwritten))
+
+    def read(self, segment: Segment, *, limit_bytes: int) -> tuple[list[Line], int]:
+        """Complete lines from where shipping stopped, and the offset behind them."""
+        data = os.pread(segment.descriptor, min(limit_bytes, segment.unshipped_bytes), segment.shipped)
+        while data and b"\n" not in data and segment.shipped + len(data) < segment.size:
+            limit_bytes *= 2
+            data = os.pread(segment.descriptor, min(limit_bytes, segment.unshipped_bytes), segment.shipped)
+        whole = data.rfind(b"\n") + 1
+        if not whole and segment is not self.segments[-1]:
+            # A line torn by a full disk ends this segment; it stands whole in the next one.
+            return [], segment.size
+        return list(parse_lines(data[:whole])), segment.shipped + whole
+
+    def shipped(self, segment: Segment, offset: int) -> None:
+        segment.shipped = offset
+        if segment is self.segments[-1] or segment.unshipped_bytes or segment.open:
+            return
+        self.segments.remove(segment)
+        segment.path.unlink(missing_ok=True)
+        os.close(segment.descriptor)
+
+    def sync(self) -> None:
+        if self._fsync == "second":
+            os.fsync(self.segments[-1].descriptor)
+
+    def close(self) -> None:
+        """Let go. Segments with nothing left to ship are removed, the others are for the next process."""
+        for segment in self.segments:
+            if not segment.unshipped_bytes and not segment.open and not self._unwritten:
+                segment.path.unlink(missing_ok=True)
+            os.close(segment.descriptor)
+        self.segments.clear()
+
+    def _closed(self, request_id: str) -> None:
+        segment = self._segment_of.pop(request_id, None)
+        if segment is not None:
+            segment.open.discard(request_id)
+
+    def _segment_to_write(self) -> Segment:
+        segment = self.segments[-1]
+        if segment.size >= self._segment_bytes:
+            segment = self._new_segment()
+            self.segments.append(segment)
+            self._torn = False
+        return segment
+
+    def _append(self, segment: Segment, line: bytes) -> None:
+        if self._torn:
+            # A half-written line is ended, so that the next one starts on its own.
+            line = b"\n" + line
+        try:
+            written = os.write(segment.descriptor, line)
+        except OSError as error:
+            raise JournalFull(error.errno, "the journal cannot be written") from error
+        segment.size += written
+        self._torn = written < len(line)
+        if self._torn:
+            raise JournalFull("the journal was written in part")
+        if self._fsync == "always":
+            os.fsync(segment.descriptor)
+
+    def _new_segment(self) -> Segment:
+        self._sequence += 1
+        path = self.directory / f"{time.time_ns()}-{os.getpid()}-{self._sequence}{SUFFIX}"
+        # Locked before it has the name that others look for, or they would adopt it as a dead process's.
+        fresh = path.with_suffix(".new")
+        descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fresh.rename(path)
+        return Segment(path, descriptor)
+
+
+def abandoned(directory: Path) -> Iterator[Segment]:
+    """Segments whose process is gone, oldest first, locked for the caller, who closes their descriptors."""
+    for path in sorted(directory.glob(f"*{SUFFIX}")):
+        try:
+            descriptor = os.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            continue
+        yield Segment(path, descriptor, size=os.fstat(descriptor).st_size)
+
+
+def parse_lines(data: bytes) -> Iterator[Line]:
+    """Whole and undamaged lines; others are passed over."""
+    for raw in data.split(b"\n"):
+        kind, checksum, rest = raw[:2], raw[2:10], raw[11:]
+        if kind not in (b"S ", b"F ") or len(rest) < 34:
+            continue
+        if b"%08x" % zlib.crc32(rest) == checksum:
+            yield Line(kind == b"F ", rest[:32].decode("ascii"), rest[33:])
+
+
+def _line(kind: bytes, request_id: str, json: bytes) -> bytes:
+    rest = b"%s %s" % (request_id.encode("ascii"), json)
+    return b"%s %08x %s\n" % (kind, zlib.crc32(rest), rest)

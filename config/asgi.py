@@ -1,0 +1,50 @@
+"""The web process: `/v1` and its kin go straight to the gateway, everything else to Django."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, cast
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+
+from django.core.asgi import get_asgi_application
+
+django_application = get_asgi_application()
+
+from gateway.app import PREFIXES
+from gateway.app import application as gateway_application
+from gateway.http import Receive, Scope, Send
+from gateway.runtime import Runtime, RuntimeSettings, set_runtime
+from playground import generation
+
+
+async def lifespan(receive: Receive, send: Send) -> None:
+    running: Runtime | None = None
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            try:
+                running = Runtime(RuntimeSettings.from_django())
+                await running.start()
+            except (ValueError, OSError) as error:
+                # A configuration that cannot be served: the text says which file and what.
+                await send({"type": "lifespan.startup.failed", "message": str(error)})
+                return
+            set_runtime(running)
+            await send({"type": "lifespan.startup.complete"})
+        else:
+            if running:
+                await generation.shut_down()
+                await running.stop()
+            set_runtime(None)
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+
+
+async def application(scope: Scope, receive: Receive, send: Send) -> Any:
+    if scope["type"] == "lifespan":
+        return await lifespan(receive, send)
+    path = scope["path"]
+    if path.startswith(PREFIXES):
+        return await gateway_application(scope, receive, send)
+    return await django_application(scope, receive, cast(Any, send))

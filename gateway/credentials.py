@@ -1,0 +1,140 @@
+"""Whose call it is: an API key, or the session of a signed-in person.
+
+What is known of a key is kept per process and trusted only while the key epoch stands still
+(`accounts.key_epoch`), so a revocation binds the next request without a look-up on each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.db import close_old_connections
+
+from accounts.keys import SECRET_PATTERN
+from accounts.models import ApiKey
+from billing.models import Source
+from gateway.caller import Caller
+from gateway.errors import Forbidden, Unauthorized
+
+MAX_CACHED_KEYS = 200_000
+NO_CREDENTIAL = "Missing credentials. Send an API key as Authorization: Bearer rc-…"
+BAD_KEY = "Invalid API key"
+
+type Epoch = Callable[[], Awaitable[bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownKey:
+    epoch: bytes
+    caller: Caller
+    expires_at: float | None
+
+    def good(self, epoch: bytes) -> bool:
+        return self.epoch == epoch and (self.expires_at is None or self.expires_at > time.time())
+
+
+@dataclass(frozen=True, slots=True)
+class PresentedCredential:
+    """What a request's headers hold. `secret` is None where no key was sent."""
+
+    secret: str | None
+    has_session: bool
+
+
+def presented(headers: Iterable[tuple[bytes, bytes]], *, session_cookie: bytes) -> PresentedCredential:
+    """Authorization wins over x-api-key; the session counts where neither was sent."""
+    bearer = api_key = None
+    has_session = False
+    for name, value in headers:
+        if name == b"authorization" and bearer is None:
+            scheme, _, token = value.partition(b" ")
+            bearer = token.strip() if scheme.lower() == b"bearer" else b""
+        elif name == b"x-api-key" and api_key is None:
+            api_key = value.strip()
+        elif name == b"cookie" and session_cookie in value:
+            has_session = True
+    secret = bearer if bearer is not None else api_key
+    return PresentedCredential(None if secret is None else secret.decode("latin-1"), has_session)
+
+
+class KeyRing:
+    """Keys by the digest of their secret."""
+
+    def __init__(self, epoch: Epoch) -> None:
+        self._epoch = epoch
+        self._known: dict[bytes, KnownKey] = {}
+
+    async def authenticate(self, secret: str) -> Caller:
+        """Raises Unauthorized for anything but a usable key."""
+        if not SECRET_PATTERN.fullmatch(secret):
+            raise Unauthorized(BAD_KEY)
+        digest = hashlib.sha256(secret.encode("ascii")).digest()
+        epoch = await self._epoch()
+        known = self._known.get(digest)
+        if known and epoch is not None and known.good(epoch):
+            return known.caller
+        # The epoch was read before the row: a change in between makes the entry stale at once.
+        loaded = await sync_to_async(_load, thread_sensitive=False)(digest.hex(), epoch or b"")
+        if loaded is None:
+            self._known.pop(digest, None)
+            raise Unauthorized(BAD_KEY)
+        if epoch is not None:
+            while len(self._known) >= MAX_CACHED_KEYS:
+                del self._known[next(iter(self._known))]
+            self._known[digest] = loaded
+        return loaded.caller
+
+
+def _load(digest: str, epoch: bytes) -> KnownKey | None:
+    close_old_connections()
+    try:
+        key = ApiKey.objects.usable().filter(digest=digest).first()
+    finally:
+        close_old_connections()
+    if key is None:
+        return None
+    caller = Caller(team_id=key.team_id, key_id=key.pk, member_id=key.created_by_id or 0, source=Source.API)
+    return KnownKey(epoch, caller, key.expires_at.timestamp() if key.expires_at else None)
+
+
+async def authenticate_session(scope: dict[str, Any]) -> Caller:
+    """The signed-in person's team as the caller; unsafe methods need the CSRF token, as on the pages."""
+    return await sync_to_async(_session_caller, thread_sensitive=False)(scope)
+
+
+def _session_caller(scope: dict[str, Any]) -> Caller:
+    from io import BytesIO
+
+    from django.contrib.auth.middleware import AuthenticationMiddleware
+    from django.contrib.sessions.middleware import SessionMiddleware
+    from django.middleware.csrf import CsrfViewMiddleware
+
+    from accounts.teams import current_membership
+
+    request = ASGIRequest({**scope, "root_path": ""}, BytesIO())
+    close_old_connections()
+    try:
+        SessionMiddleware(_no_response).process_request(request)
+        AuthenticationMiddleware(_no_response).process_request(request)
+        if not request.user.is_authenticated:
+            raise Unauthorized(NO_CREDENTIAL)
+        csrf = CsrfViewMiddleware(_no_response)
+        csrf.process_request(request)
+        if csrf.process_view(request, _no_response, (), {}) is not None:
+            raise Forbidden("CSRF token missing or wrong: calls with a browser session send it as X-CSRFToken.")
+        membership = current_membership(request)
+        if membership is None:
+            raise Forbidden("You belong to no team.")
+        return Caller(team_id=membership.team_id, key_id=0, member_id=request.user.pk, source=Source.API)
+    finally:
+        close_old_connections()
+
+
+def _no_response(request: Any) -> Any:
+    raise AssertionError("the middleware is asked, not run")

@@ -1,0 +1,110 @@
+"""What one web process holds while it serves: catalog, upstreams, relay, keys, journal."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from django.conf import settings
+
+from billing.journal import Fsync, Journal
+from billing.shipping import Shipper
+from gateway.caller import Caller
+from gateway.catalog import BUNDLED, Catalog, Model, load
+from gateway.credentials import KeyRing
+from gateway.key_epochs import epoch_reader
+from gateway.relay import Answer, Relay, RelaySettings
+from gateway.schema import ChatRequest, Json, parse_chat_request
+from gateway.transport import Transport
+from gateway.upstreams import Upstream, Upstreams, configured
+
+log = logging.getLogger("gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeSettings:
+    data_dir: Path
+    catalog: Catalog
+    upstreams: tuple[Upstream, ...]
+    relay: RelaySettings
+    journal_fsync: Fsync
+    redis_url: str = ""
+
+    @classmethod
+    def from_django(cls) -> RuntimeSettings:
+        """Raises CatalogError and UpstreamsError with the file and entry at fault."""
+        files = [BUNDLED, settings.CATALOG_FILE] if settings.CATALOG_FILE else [BUNDLED]
+        upstreams = configured(
+            file=settings.UPSTREAMS_FILE,
+            url=settings.UPSTREAM_URL,
+            api_key=settings.UPSTREAM_API_KEY,
+            demo_url=settings.DEMO_URL,
+        )
+        return cls(
+            data_dir=settings.DATA_DIR,
+            catalog=load(*files),
+            upstreams=tuple(upstreams),
+            relay=RelaySettings(
+                request_timeout_seconds=settings.REQUEST_TIMEOUT_SECONDS,
+                drain_when_client_leaves=settings.DISCONNECT_POLICY == "drain",
+            ),
+            journal_fsync=settings.JOURNAL_FSYNC,
+            redis_url=settings.REDIS_URL,
+        )
+
+
+class Runtime:
+    def __init__(self, config: RuntimeSettings, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self.catalog = config.catalog
+        self.journal = Journal(config.data_dir / "journal", fsync=config.journal_fsync)
+        self.shipper = Shipper(self.journal)
+        self.transport = transport or Transport()
+        self.upstreams = Upstreams(config.upstreams, catalog=config.catalog, transport=self.transport)
+        self.relay = Relay(upstreams=self.upstreams, transport=self.transport, log=self.journal, settings=config.relay)
+        self.epoch = epoch_reader(config.redis_url)
+        self.keys = KeyRing(self.epoch.read)
+
+    async def start(self) -> None:
+        await self.upstreams.start()
+        self.shipper.start()
+
+    async def stop(self) -> None:
+        await self.upstreams.stop()
+        await self.transport.aclose()
+        await self.epoch.aclose()
+        # The loop has nothing else to do: the last records are shipped before the process goes.
+        self.shipper.stop()
+        self.journal.close()
+
+    def models_for(self, caller: Caller) -> list[Model]:
+        """What the caller may use and some upstream serves now."""
+        return self.upstreams.models()
+
+    def parse_chat(self, document: Json, *, caller: Caller) -> ChatRequest:
+        return parse_chat_request(document, find_model=self.upstreams.card)
+
+    def chat(self, *, caller: Caller, body: dict[str, Any]) -> Answer:
+        """A chat completion in process: an async context that yields the stream's chunks as objects.
+
+        Raises CallError here for what the gateway refuses, on entering for what the backend refuses.
+        """
+        request = self.parse_chat({**body, "stream": True, "stream_options": {"include_usage": True}}, caller=caller)
+        return self.relay.open(request, call=self.relay.call(request, caller=caller))
+
+
+_current: Runtime | None = None
+
+
+def runtime() -> Runtime:
+    """This process's runtime. Only a process that serves has one."""
+    if _current is None:
+        raise RuntimeError("no gateway runs in this process")
+    return _current
+
+
+def set_runtime(value: Runtime | None) -> None:
+    global _current
+    _current = value

@@ -1,0 +1,67 @@
+"""Server-sent events without I/O: bytes in, whole events out, nothing decoded on the way.
+
+Lines end with LF, CRLF or CR, and with nothing else: a model's text may hold U+2028 and the like.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Two line ends in a row. Atomic, so that the CR and LF of one CRLF never count as two.
+BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+class EventTooLarge(ValueError):
+    """One event is longer than the splitter may hold."""
+
+
+class EventSplitter:
+    """Cuts a byte stream behind each blank line. What is not yet a whole event stays here."""
+
+    def __init__(self, *, max_event_bytes: int = 64 * 1024 * 1024) -> None:
+        self._rest = bytearray()
+        self._scanned = 0
+        self._max_event_bytes = max_event_bytes
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The events that `data` completes, each with its closing blank line."""
+        if not self._rest and data.endswith(b"\n\n") and b"\r" not in data:
+            # What servers send: whole events, one or a few at once.
+            if data.count(b"\n\n") == 1:
+                return [data]
+            return [event + b"\n\n" for event in data[:-2].split(b"\n\n")]
+        self._rest += data
+        events = []
+        start = 0
+        while match := BLANK_LINE.search(self._rest, max(self._scanned, start)):
+            events.append(bytes(self._rest[start : match.end()]))
+            start = match.end()
+        if start:
+            del self._rest[:start]
+        # A long line in many pieces is looked at once, not once a piece.
+        self._scanned = max(0, len(self._rest) - 3)
+        if len(self._rest) > self._max_event_bytes:
+            raise EventTooLarge(f"an event of more than {self._max_event_bytes} bytes")
+        return events
+
+    def rest(self) -> bytes:
+        """What came after the last whole event."""
+        return bytes(self._rest)
+
+
+def event_data(event: bytes) -> bytes:
+    """The event's data lines joined by LF; empty for comments and events without data."""
+    if event.startswith(b"data:") and event.count(b"\n") == 2 and b"\r" not in event:
+        return event[5:].strip()
+    lines = []
+    for line in LINE_END.split(event):
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            lines.append(value.removeprefix(b" "))
+    return b"\n".join(lines)
+
+
+def data_event(data: bytes) -> bytes:
+    """One event holding `data`, which has no line ends (JSON has none)."""
+    return b"data: %s\n\n" % data

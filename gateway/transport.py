@@ -1,0 +1,336 @@
+"""The HTTP/1.1 client under the relay: httpx's transport interface over httptools.
+
+httpx's own engine costs a relay most of its speed (docs/performance.md has the figures). This one
+does what a relay needs and no more: pooled keep-alive connections, TLS, time-outs on connecting and on
+silence, back-pressure, bounded heads. It raises httpx's exceptions, and every `httpx.Response` from
+it must be closed; closing one that was not read to its end closes its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import httptools
+import httpx
+
+MAX_HEAD_BYTES = 65_536
+# Above this much unread body the socket is not read further until the reader has caught up.
+HIGH_WATER_BYTES = 262_144
+MAX_IDLE_CONNECTIONS = 512
+# Servers commonly close idle connections after 5 s (uvicorn) to 75 s (nginx).
+IDLE_SECONDS = 4.0
+
+type Origin = tuple[str, str, int]
+
+
+class StaleConnection(httpx.RemoteProtocolError):
+    """A pooled connection turned out to be closed before a byte of the answer came."""
+
+
+class Connection(asyncio.Protocol):
+    """One socket: at most one request on its way, its answer's head as a future, its body as a queue."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.transport: asyncio.Transport | None = None
+        self.closed = False
+        self.reused = False
+        self.idle_since = 0.0
+        self._can_write: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
+        self.begin()
+
+    def begin(self) -> None:
+        self.parser = httptools.HttpResponseParser(self)
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.head: asyncio.Future[None] = self.loop.create_future()
+        self.complete = False
+        self._keep_alive = False
+        self.error: Exception | None = None
+        self._head_bytes = 0
+        self._until_eof = True
+        self._pieces: deque[bytes] = deque()
+        self._buffered = 0
+        self._paused = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    # -- asyncio's side ------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            if not self.status:
+                self._head_bytes += len(data)
+            self.parser.feed_data(data)
+            if not self.status and self._head_bytes > MAX_HEAD_BYTES:
+                raise httpx.RemoteProtocolError("the answer's head is too large")
+        except httptools.HttpParserError as error:
+            self._fail(httpx.RemoteProtocolError(str(error)))
+        except httpx.RemoteProtocolError as error:
+            self._fail(error)
+        self._wake()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
+        if self._can_write and not self._can_write.done():
+            self._can_write.set_result(None)
+        if self.complete:
+            return
+        if self.status and self._until_eof and error is None:
+            self.complete = True
+            self._wake()
+        elif self._head_bytes or not self.reused:
+            self._fail(httpx.RemoteProtocolError("the connection closed before the answer was complete"))
+        else:
+            self._fail(StaleConnection("the pooled connection was closed"))
+
+    def pause_writing(self) -> None:
+        self._can_write = self.loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._can_write and not self._can_write.done():
+            self._can_write.set_result(None)
+        self._can_write = None
+
+    # -- the parser's side ---------------------------------------------------------------------
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name == b"content-length" or (name == b"transfer-encoding" and b"chunked" in value.lower()):
+            self._until_eof = False
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        status = self.parser.get_status_code()
+        if status < 200:
+            self.headers.clear()
+            return
+        self.status = status
+        if status in (204, 304):
+            self._until_eof = False
+        if not self.head.done():
+            self.head.set_result(None)
+
+    def on_body(self, body: bytes) -> None:
+        self._pieces.append(body)
+        self._buffered += len(body)
+        if self._buffered > HIGH_WATER_BYTES and not self._paused and self.transport:
+            self._paused = True
+            self.transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        if self.status:
+            self.complete = True
+            # Only here does the parser still know it.
+            self._keep_alive = self.parser.should_keep_alive()
+
+    # -- the relay's side ----------------------------------------------------------------------
+
+    async def send(self, data: bytes) -> None:
+        assert self.transport is not None
+        self.transport.write(data)
+        if self._can_write:
+            await self._can_write
+
+    async def read(self, timeout_seconds: float) -> bytes:
+        """Everything that has come since the last read; waits for something; empty at the end."""
+        if not self._pieces:
+            if self.error:
+                raise self.error
+            if self.complete:
+                return b""
+            self._waiter = self.loop.create_future()
+            self.arm(timeout_seconds)
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+                self._deadline = 0.0
+            if not self._pieces:
+                return await self.read(timeout_seconds)
+        pieces = self._pieces
+        data = pieces.popleft() if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self._buffered = 0
+        if self._paused and self.transport:
+            self._paused = False
+            self.transport.resume_reading()
+        return data
+
+    def arm(self, timeout_seconds: float) -> None:
+        """Fail with ReadTimeout unless data comes first. One timer a connection: it looks again when it was early."""
+        self._deadline = self.loop.time() + timeout_seconds
+        if self._timer is None:
+            self._timer = self.loop.call_later(timeout_seconds, self._on_timer)
+
+    def disarm(self) -> None:
+        self._deadline = 0.0
+
+    def abort(self) -> None:
+        self.closed = True
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        if self.transport:
+            self.transport.abort()
+
+    @property
+    def reusable(self) -> bool:
+        return self.complete and not self.closed and not self.error and self._keep_alive
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self._deadline:
+            return
+        left = self._deadline - self.loop.time()
+        if left > 0:
+            self._timer = self.loop.call_later(left, self._on_timer)
+        else:
+            self._fail(httpx.ReadTimeout("the server was silent for too long"))
+            self._wake()
+
+    def _fail(self, error: Exception) -> None:
+        self.error = self.error or error
+        if not self.head.done():
+            self.head.set_exception(self.error)
+            # A call that was cancelled meanwhile never asks; asyncio must not complain about that.
+            self.head.exception()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter and not self._waiter.done() and (self._pieces or self.complete or self.error):
+            self._waiter.set_result(None)
+
+
+class Body(httpx.AsyncByteStream):
+    """An answer's body. Ends with an httpx error when the answer was cut."""
+
+    def __init__(self, pool: Transport, origin: Origin, connection: Connection, read_timeout_seconds: float) -> None:
+        self._pool = pool
+        self._origin = origin
+        self._connection: Connection | None = connection
+        self._read_timeout_seconds = read_timeout_seconds
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._connection is None:
+            raise StopAsyncIteration
+        if data := await self._connection.read(self._read_timeout_seconds):
+            return data
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._pool.release(self._origin, connection)
+
+
+class Transport(httpx.AsyncBaseTransport):
+    """Keep-alive pools by origin. `request.extensions["timeout"]` takes httpx's `connect` and `read` seconds."""
+
+    def __init__(self, *, ssl_context: ssl.SSLContext | None = None) -> None:
+        self._ssl_context = ssl_context
+        self._idle: dict[Origin, list[Connection]] = {}
+        self.open_connections: set[Connection] = set()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        url = request.url
+        origin = (url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
+        timeout: dict[str, Any] = request.extensions.get("timeout", {})
+        read_timeout_seconds = timeout.get("read") or 600.0
+        head, body = _wire_head(request), await _wire_body(request)
+        while True:
+            connection = self._take(origin) or await self._connect(origin, timeout.get("connect") or 10.0)
+            try:
+                connection.arm(read_timeout_seconds)
+                await connection.send(head + body if len(body) < HIGH_WATER_BYTES else head)
+                if len(body) >= HIGH_WATER_BYTES:
+                    await connection.send(body)
+                await connection.head
+                connection.disarm()
+            except StaleConnection:
+                self._discard(connection)
+                continue
+            except BaseException:
+                self._discard(connection)
+                raise
+            stream = Body(self, origin, connection, read_timeout_seconds)
+            return httpx.Response(connection.status, headers=connection.headers, stream=stream)
+
+    def release(self, origin: Origin, connection: Connection) -> None:
+        idle = self._idle.setdefault(origin, [])
+        if connection.reusable and len(idle) < MAX_IDLE_CONNECTIONS:
+            connection.idle_since = connection.loop.time()
+            idle.append(connection)
+        else:
+            self._discard(connection)
+
+    async def aclose(self) -> None:
+        for connection in list(self.open_connections):
+            self._discard(connection)
+        self._idle.clear()
+
+    def _take(self, origin: Origin) -> Connection | None:
+        idle = self._idle.get(origin)
+        while idle:
+            connection = idle.pop()
+            if connection.closed or connection.loop.time() - connection.idle_since > IDLE_SECONDS:
+                self._discard(connection)
+                continue
+            connection.begin()
+            connection.reused = True
+            return connection
+        return None
+
+    async def _connect(self, origin: Origin, timeout_seconds: float) -> Connection:
+        scheme, host, port = origin
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(loop), host, port, ssl=self._tls() if scheme == "https" else None
+                )
+        except TimeoutError as error:
+            raise httpx.ConnectTimeout(f"no connection to {host}:{port} within {timeout_seconds:g} s") from error
+        except (OSError, ssl.SSLError) as error:
+            raise httpx.ConnectError(f"no connection to {host}:{port}: {error}") from error
+        self.open_connections.add(connection)
+        return connection
+
+    def _discard(self, connection: Connection) -> None:
+        self.open_connections.discard(connection)
+        connection.abort()
+
+    def _tls(self) -> ssl.SSLContext:
+        if self._ssl_context is None:
+            self._ssl_context = ssl.create_default_context()
+        return self._ssl_context
+
+
+def _wire_head(request: httpx.Request) -> bytes:
+    lines = [b"%s %s HTTP/1.1" % (request.method.encode("ascii"), request.url.raw_path)]
+    lines += [b"%s: %s" % (name, value) for name, value in request.headers.raw]
+    lines.append(b"\r\n")
+    return b"\r\n".join(lines)
+
+
+async def _wire_body(request: httpx.Request) -> bytes:
+    """The whole body; every request of the gateway carries a content-length."""
+    stream = request.stream
+    if isinstance(stream, httpx.ByteStream):
+        return b"".join(stream)
+    assert isinstance(stream, httpx.AsyncByteStream)
+    return b"".join([chunk async for chunk in stream])

@@ -1,0 +1,237 @@
+"""The servers behind the gateway: which there are, what each serves, how it is spoken to.
+
+One `Upstream` a server. Which models it serves is configured (`upstreams.toml`) or discovered from its
+`/models`, again and again, so a server that is not up yet is found when it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+
+from gateway.catalog import Catalog, Model
+
+log = logging.getLogger("gateway.upstreams")
+
+CONNECT_TIMEOUT_SECONDS = 5.0
+DISCOVERY_TIMEOUT_SECONDS = 5.0
+DISCOVER_EVERY_SECONDS = 30.0
+DISCOVER_AGAIN_SECONDS = 1.0
+
+
+class UpstreamsError(ValueError):
+    """The configuration of upstreams is wrong; the text names the file and the entry."""
+
+
+class Kind(StrEnum):
+    OPENAI = "openai"
+    VLLM = "vllm"
+    SGLANG = "sglang"
+    DEMO = "demo"
+
+    @property
+    def counts_as_it_goes(self) -> bool:
+        """Reports usage on every chunk when asked, so a stream cut short is still counted exactly."""
+        return self is not Kind.OPENAI
+
+    @property
+    def stops_with_client(self) -> bool:
+        """A stream is ended here as soon as its client has left, whatever DISCONNECT_POLICY says."""
+        return self in (Kind.VLLM, Kind.SGLANG)
+
+
+@dataclass(slots=True, eq=False)
+class Upstream:
+    name: str
+    base_url: str
+    kind: Kind = Kind.OPENAI
+    api_key: str = field(default="", repr=False)
+    # Public id → the id this server knows the model by. Discovered where `models` was not configured.
+    served_as: dict[str, str] = field(default_factory=dict)
+    discovers: bool = True
+    detects_kind: bool = False
+    max_concurrency: int = 0
+    in_flight: int = 0
+    _chat_url: httpx.URL = field(init=False, repr=False)
+    _models_url: httpx.URL = field(init=False, repr=False)
+    _headers: list[tuple[bytes, bytes]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        base = httpx.URL(self.base_url.rstrip("/"))
+        if base.scheme not in ("http", "https") or not base.host:
+            raise UpstreamsError(
+                f"upstream {self.name}: base_url must be an http or https address, not {self.base_url!r}"
+            )
+        self._chat_url = base.copy_with(path=f"{base.path.rstrip('/')}/chat/completions")
+        self._models_url = base.copy_with(path=f"{base.path.rstrip('/')}/models")
+        self._headers = [(b"host", base.netloc), (b"content-type", b"application/json")]
+        if self.api_key:
+            self._headers.append((b"authorization", b"Bearer " + self.api_key.encode("latin-1")))
+
+    def chat_request(self, body: bytes, *, request_id: str, read_timeout_seconds: float) -> httpx.Request:
+        own = [(b"x-request-id", request_id.encode("ascii")), (b"content-length", b"%d" % len(body))]
+        return httpx.Request(
+            "POST",
+            self._chat_url,
+            headers=self._headers + own,
+            stream=httpx.ByteStream(body),
+            extensions={"timeout": {"connect": CONNECT_TIMEOUT_SECONDS, "read": read_timeout_seconds}},
+        )
+
+    async def discover(self, transport: httpx.AsyncBaseTransport) -> None:
+        """Read `/models`. Raises httpx.HTTPError or ValueError where that is not to be had."""
+        timeout = {"connect": DISCOVERY_TIMEOUT_SECONDS, "read": DISCOVERY_TIMEOUT_SECONDS}
+        request = httpx.Request("GET", self._models_url, headers=self._headers, extensions={"timeout": timeout})
+        response = await transport.handle_async_request(request)
+        try:
+            body = await response.aread()
+        finally:
+            await response.aclose()
+        if response.status_code != 200:
+            raise ValueError(f"/models answered {response.status_code}")
+        entries = [entry for entry in _listed(orjson.loads(body)) if isinstance(entry.get("id"), str)]
+        self.served_as = {entry["id"]: entry["id"] for entry in entries}
+        owners = {entry.get("owned_by") for entry in entries}
+        if self.detects_kind and len(owners) == 1 and (owner := owners.pop()) in (Kind.VLLM, Kind.SGLANG):
+            self.kind = Kind(owner)
+
+
+def _listed(document: Any) -> list[dict[str, Any]]:
+    entries = document.get("data") if isinstance(document, dict) else document
+    if not isinstance(entries, list):
+        raise ValueError("/models is not a list")
+    return [entry for entry in entries if isinstance(entry, dict)]
+
+
+class Upstreams:
+    """All configured upstreams, and the models they serve now."""
+
+    def __init__(self, upstreams: Iterable[Upstream], *, catalog: Catalog, transport: httpx.AsyncBaseTransport) -> None:
+        self.all = list(upstreams)
+        self.catalog = catalog
+        self._transport = transport
+        self._cards: dict[str, Model] = {}
+        self._discovery: asyncio.Task[None] | None = None
+        self._index()
+
+    def models(self) -> list[Model]:
+        """Cards of what is served now, in catalog order, unknown ones last."""
+        return list(self._cards.values())
+
+    def card(self, model_id: str) -> Model | None:
+        return self._cards.get(model_id)
+
+    def least_busy(self, model_id: str) -> Upstream | None:
+        serving = [upstream for upstream in self.all if model_id in upstream.served_as]
+        return min(serving, key=lambda upstream: upstream.in_flight, default=None)
+
+    async def start(self) -> None:
+        """First discovery, then again and again in the background."""
+        await self._discover_all()
+        self._discovery = asyncio.create_task(self._keep_discovering(), name="upstream discovery")
+
+    async def stop(self) -> None:
+        if self._discovery:
+            self._discovery.cancel()
+            await asyncio.gather(self._discovery, return_exceptions=True)
+
+    async def _keep_discovering(self) -> None:
+        while True:
+            found = all(upstream.served_as for upstream in self.all)
+            await asyncio.sleep(DISCOVER_EVERY_SECONDS if found else DISCOVER_AGAIN_SECONDS)
+            await self._discover_all()
+
+    async def _discover_all(self) -> None:
+        await asyncio.gather(*(self._discover(upstream) for upstream in self.all if upstream.discovers))
+        self._index()
+
+    async def _discover(self, upstream: Upstream) -> None:
+        try:
+            await upstream.discover(self._transport)
+        except (httpx.HTTPError, ValueError) as error:
+            # What it served before stays: a missed look at the list is no reason to refuse calls.
+            if not upstream.served_as:
+                log.warning("upstream %s at %s: %s", upstream.name, upstream.base_url, error)
+
+    def _index(self) -> None:
+        served = {model_id for upstream in self.all for model_id in upstream.served_as}
+        known = [model_id for model_id in self.catalog if model_id in served]
+        unknown = sorted(served.difference(self.catalog))
+        self._cards = {model_id: self.catalog.card_for(model_id) for model_id in (*known, *unknown)}
+
+
+# -- configuration -------------------------------------------------------------------------------
+
+
+def configured(*, file: Path | None, url: str, api_key: str, demo_url: str) -> list[Upstream]:
+    """Upstreams from `upstreams.toml`, or the one at `url`, or the demo backend at `demo_url`."""
+    if file is not None:
+        return read_file(file)
+    if url:
+        return [Upstream(name="upstream", base_url=url, api_key=api_key, detects_kind=True)]
+    if demo_url:
+        return [Upstream(name="demo", base_url=demo_url, kind=Kind.DEMO)]
+    return []
+
+
+def read_file(path: Path) -> list[Upstream]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UpstreamsError(f"{path}: {error}") from error
+    entries = document.get("upstream")
+    if not isinstance(entries, list) or not entries:
+        raise UpstreamsError(f"{path}: no [[upstream]] entry")
+    upstreams = [_read_entry(entry, f"{path}, upstream {number}") for number, entry in enumerate(entries, start=1)]
+    names = [upstream.name for upstream in upstreams]
+    if len(set(names)) < len(names):
+        raise UpstreamsError(f"{path}: two upstreams have the same name")
+    return upstreams
+
+
+def _read_entry(entry: Mapping[str, Any], where: str) -> Upstream:
+    known: dict[str, type] = {
+        "name": str, "kind": str, "base_url": str, "api_key_env": str, "models": list, "max_concurrency": int,
+    }  # fmt: skip
+    for name, value in entry.items():
+        if name not in known:
+            raise UpstreamsError(f"{where}: unknown field {name!r}")
+        if not isinstance(value, known[name]) or isinstance(value, bool):
+            raise UpstreamsError(f"{where}: {name} must be {known[name].__name__}")
+    for name in ("name", "base_url"):
+        if not entry.get(name):
+            raise UpstreamsError(f"{where}: {name} is missing")
+    kind = entry.get("kind", Kind.OPENAI)
+    if kind not in set(Kind):
+        raise UpstreamsError(f"{where}: kind must be one of {', '.join(Kind)}, not {kind!r}")
+    variable = entry.get("api_key_env", "")
+    if variable and variable not in os.environ:
+        raise UpstreamsError(f"{where}: the environment has no {variable}")
+    served_as = dict(_read_model(model, where) for model in entry.get("models", []))
+    return Upstream(
+        name=entry["name"],
+        base_url=entry["base_url"],
+        kind=Kind(kind),
+        api_key=os.environ.get(variable, "") if variable else "",
+        served_as=served_as,
+        discovers=not served_as,
+        max_concurrency=entry.get("max_concurrency", 0),
+    )
+
+
+def _read_model(model: Any, where: str) -> tuple[str, str]:
+    if isinstance(model, str):
+        return model, model
+    if isinstance(model, dict) and isinstance(model.get("id"), str) and set(model) <= {"id", "served_as"}:
+        return model["id"], str(model.get("served_as", model["id"]))
+    raise UpstreamsError(f'{where}: a model is "id" or {{ id = "…", served_as = "…" }}, not {model!r}')
