@@ -1,0 +1,143 @@
+"""Days, hours and months of any time zone, out of quarter hours in UTC.
+
+Every offset in use since 1972 is a multiple of 15 minutes, so a local hour or day is a whole number of quarters,
+those of 23 and 25 hours as well. The zone's rules are Python's, never the database's: both databases give the
+same buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from django.db import models
+from django.db.models import BigIntegerField, Case, F, Func, IntegerField, Value, When
+from django.db.models.expressions import Combinable
+from django.db.models.sql.compiler import SQLCompiler
+from django.utils.translation import gettext_lazy as _
+
+QUARTER = timedelta(minutes=15)
+# No zone changes its clock twice within this time.
+_STEP = timedelta(days=1)
+_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+
+
+class Interval(models.TextChoices):
+    HOUR = "hour", _("Hour")
+    DAY = "day", _("Day")
+    MONTH = "month", _("Month")
+
+
+class Stretch(NamedTuple):
+    """A stretch of time with one offset from UTC."""
+
+    starts_at: datetime
+    offset_seconds: int
+
+
+def midnight(day: date, zone: ZoneInfo) -> datetime:
+    """When a day begins there, in UTC; where that hour is skipped, the moment of the change."""
+    return datetime.combine(day, time(), zone).astimezone(UTC)
+
+
+def floor_quarter(at: datetime) -> datetime:
+    at = at.astimezone(UTC)
+    return at.replace(minute=at.minute // 15 * 15, second=0, microsecond=0)
+
+
+def stretches(start: datetime, end: datetime, zone: ZoneInfo) -> list[Stretch]:
+    """The period cut where the zone's clock changes."""
+    found = [Stretch(start, _offset(start, zone))]
+    at = start
+    while at < end:
+        following = min(at + _STEP, end)
+        if _offset(following, zone) != found[-1].offset_seconds:
+            found.append(_change_between(at, following, zone))
+        at = following
+    return found
+
+
+def _change_between(before: datetime, after: datetime, zone: ZoneInfo) -> Stretch:
+    """The first quarter with the new offset, by halving."""
+    old = _offset(before, zone)
+    while after - before > QUARTER:
+        middle = before + QUARTER * ((after - before) // QUARTER // 2)
+        before, after = (middle, after) if _offset(middle, zone) == old else (before, middle)
+    return Stretch(after, _offset(after, zone))
+
+
+def _offset(at: datetime, zone: ZoneInfo) -> int:
+    offset = at.astimezone(zone).utcoffset()
+    return int(offset.total_seconds()) if offset else 0
+
+
+# -- in the database ----------------------------------------------------------------------------
+
+
+class Epoch(Func):
+    """A time's seconds since 1970, as a whole number."""
+
+    output_field = BigIntegerField()
+
+    def as_sqlite(self, compiler: SQLCompiler, connection: Any, **context: Any) -> Any:
+        return self.as_sql(compiler, connection, template="CAST(strftime('%%%%s', %(expressions)s) AS INTEGER)")
+
+    def as_postgresql(self, compiler: SQLCompiler, connection: Any, **context: Any) -> Any:
+        return self.as_sql(compiler, connection, template="CAST(EXTRACT(EPOCH FROM %(expressions)s) AS bigint)")
+
+
+def offset_expression(parts: list[Stretch]) -> Case:
+    """The zone's offset at a row's quarter."""
+    ends = [part.starts_at for part in parts[1:]]
+    whens = [When(quarter_at__lt=end, then=Value(part.offset_seconds)) for part, end in zip(parts, ends, strict=False)]
+    return Case(*whens, default=Value(parts[-1].offset_seconds), output_field=IntegerField())
+
+
+def number_expression(interval: Interval) -> Combinable:
+    """The count of local hours or days since 1970 that a row lies in; needs `offset` on the row."""
+    return (Epoch("quarter_at") + F("offset")) / Value(_unit_seconds(interval), output_field=BigIntegerField())
+
+
+def _unit_seconds(interval: Interval) -> int:
+    return 3_600 if interval == Interval.HOUR else 86_400
+
+
+# -- in Python ----------------------------------------------------------------------------------
+
+
+def bucket_of(number: int, offset_seconds: int, *, interval: Interval, zone: ZoneInfo) -> datetime:
+    """The start, in UTC, of the bucket that `number_expression` counted."""
+    if interval == Interval.HOUR:
+        return datetime.fromtimestamp(number * 3_600 - offset_seconds, UTC)
+    day = date.fromordinal(_EPOCH_ORDINAL + number)
+    return midnight(day.replace(day=1) if interval == Interval.MONTH else day, zone)
+
+
+def buckets(start: datetime, end: datetime, *, interval: Interval, zone: ZoneInfo) -> Iterator[datetime]:
+    """The start, in UTC, of every bucket that a period touches."""
+    if interval == Interval.HOUR:
+        yield from _hours(start, end, zone)
+        return
+    day = start.astimezone(zone).date()
+    if interval == Interval.MONTH:
+        day = day.replace(day=1)
+    while (at := midnight(day, zone)) < end:
+        yield at
+        day = _following_month(day) if interval == Interval.MONTH else day + timedelta(days=1)
+
+
+def _following_month(day: date) -> date:
+    return (day.replace(day=28) + timedelta(days=4)).replace(day=1)
+
+
+def _hours(start: datetime, end: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+    """Hours by the zone's clock; one that is cut by a change of less than an hour counts once for each offset."""
+    parts = stretches(start, end, zone)
+    ends = [*(part.starts_at for part in parts[1:]), end]
+    for part, until in zip(parts, ends, strict=True):
+        number = int(part.starts_at.timestamp() + part.offset_seconds) // 3_600
+        while (at := datetime.fromtimestamp(number * 3_600 - part.offset_seconds, UTC)) < until:
+            yield at
+            number += 1
