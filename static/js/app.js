@@ -111,7 +111,7 @@ document.addEventListener("htmx:configRequest", (event) => {
 });
 document.addEventListener("htmx:responseError", (event) => {
   const { status } = event.detail.xhr;
-  toast(status === 403 ? texts.forbidden : status === 404 ? texts.notFound : texts.serverError.replace("%s", status), { error: true });
+  toast(status === 403 ? texts.forbidden : status === 404 ? texts.notFound : texts.serverError.replace("{status}", status), { error: true });
 });
 for (const name of ["htmx:sendError", "htmx:timeout"]) {
   document.addEventListener(name, () => toast(texts.unreachable, { error: true }));
