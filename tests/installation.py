@@ -1,0 +1,171 @@
+"""A whole installation as its users have it: a data folder, web processes, a worker, a backend, on real sockets."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from config.server import listen
+from tests.services import wait_until
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# One process for all of it: each start of Python with Django costs seconds on a slow machine.
+SET_UP = """
+import json
+from io import StringIO
+from django.core.management import call_command
+import django
+django.setup()
+call_command("migrate", verbosity=0)
+call_command("load_rates", stdout=StringIO())
+from accounts.bootstrap import first_owner
+owner = first_owner()
+print(json.dumps({"email": owner.email, "password": owner.password, "secret": owner.secret}))
+"""
+
+
+@dataclass(slots=True)
+class Installation:
+    """`environment` is what its processes are started with; `secret` is the first key."""
+
+    folder: Path
+    environment: dict[str, str]
+    email: str = ""
+    password: str = ""
+    secret: str = ""
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def run_python(self, code: str) -> str:
+        """Run code in a process of its own with the installation's settings; its standard output."""
+        command = [sys.executable, "-c", code]
+        return subprocess.run(
+            command, env=self.environment, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+
+    def manage(self, *arguments: str) -> str:
+        command = [sys.executable, "manage.py", *arguments]
+        return subprocess.run(
+            command, env=self.environment, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+
+    def query(self, sql: str) -> list[list[Any]]:
+        """Rows of the database, as JSON has them."""
+        code = (
+            "import json, sys, django; django.setup()\n"
+            "from django.db import connection\n"
+            f"cursor = connection.cursor(); cursor.execute({sql!r})\n"
+            "print(json.dumps(cursor.fetchall(), default=str))"
+        )
+        rows: list[list[Any]] = json.loads(self.run_python(code))
+        return rows
+
+    def start_web(self, *, environment: Mapping[str, str] | None = None) -> WebProcess:
+        sock = listen("127.0.0.1", 0)
+        fd = sock.fileno()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "config.server", "--fd", str(fd)],
+            env=self.environment | dict(environment or {}),
+            cwd=ROOT,
+            pass_fds=[fd],
+            stderr=(self.folder / "web.log").open("ab"),
+        )
+        self.processes.append(process)
+        web = WebProcess(process, sock.getsockname()[1])
+        sock.close()
+        wait_until(lambda: process.poll() is not None or web.is_up(), what="the web process answering")
+        assert process.poll() is None, (self.folder / "web.log").read_text()
+        return web
+
+    def start_worker(self) -> subprocess.Popen[bytes]:
+        return self._start(
+            "-m", "celery", "-A", "config.celery:app", "--quiet", "worker", "--beat", "--loglevel", "WARNING",
+            "--without-gossip", "--without-mingle", "--without-heartbeat", log="worker.log",
+        )  # fmt: skip
+
+    def start_demo(self, *arguments: str) -> str:
+        """Start the demo backend; its base URL. Its own log of what it generated is `demo.jsonl`."""
+        sock = listen("127.0.0.1", 0)
+        fd, port = sock.fileno(), sock.getsockname()[1]
+        log = str(self.folder / "demo.jsonl")
+        self._start("-m", "gateway.demo", "--fd", str(fd), "--log", log, *arguments, log="demo.log", fds=[fd])
+        sock.close()
+        url = f"http://127.0.0.1:{port}/v1"
+        wait_until(lambda: _answers(f"{url}/models"), what="the demo backend answering")
+        return url
+
+    def _start(self, *arguments: str, log: str, fds: list[int] | None = None) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            env=self.environment,
+            cwd=ROOT,
+            pass_fds=fds or [],
+            stdout=(self.folder / log).open("ab"),
+            stderr=subprocess.STDOUT,
+        )
+        self.processes.append(process)
+        return process
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class WebProcess:
+    process: subprocess.Popen[bytes]
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def is_up(self) -> bool:
+        return _answers(f"{self.url}/healthz")
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=2).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+@contextmanager
+def installation(folder: Path, **environment: str) -> Iterator[Installation]:
+    """An installed product in `folder`, nothing running yet; ends what was started in it."""
+    inherited = {name: value for name, value in os.environ.items() if name not in PRODUCT_VARIABLES}
+    # Bytecode is kept: the many processes of a test would compile the same files again and again.
+    inherited.pop("PYTHONDONTWRITEBYTECODE", None)
+    made = Installation(
+        folder,
+        inherited
+        | {"DJANGO_SETTINGS_MODULE": "config.settings", "DATA_DIR": str(folder / "var"), "PYTHONUNBUFFERED": "1"}
+        | environment,
+    )
+    owner = json.loads(made.run_python(SET_UP))
+    made.email, made.password, made.secret = owner["email"], owner["password"], owner["secret"]
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+PRODUCT_VARIABLES = frozenset({"DATA_DIR", "DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE"})

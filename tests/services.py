@@ -1,0 +1,109 @@
+"""Real servers that tests need: found on this machine, started on free loopback ports, ended by their own process.
+
+Where a server is not installed its tests are skipped by name; with REQUIRE_SERVICES=1 they fail instead.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+START_SECONDS = 30.0
+
+
+def missing(what: str) -> None:
+    """Skip, or fail where the services are required."""
+    text = f"{what} is not installed"
+    if os.environ.get("REQUIRE_SERVICES") == "1":
+        pytest.fail(text)
+    pytest.skip(text)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until(condition: Callable[[], object], *, what: str, seconds: float = START_SECONDS) -> None:
+    """Poll until the condition holds; fails the test naming `what` when it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"{what} did not happen within {seconds:g} s")
+        time.sleep(0.02)
+
+
+def accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def redis_server(folder: Path, *, port: int | None = None) -> Iterator[str]:
+    """The URL of a Redis that keeps nothing."""
+    program = shutil.which("redis-server")
+    if program is None:
+        missing("redis-server")
+    port = port or free_port()
+    process = subprocess.Popen(
+        [program or "", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: accepts(port), what="Redis listening")
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@contextmanager
+def postgresql_server(folder: Path) -> Iterator[str]:
+    """The URL of an empty database in a cluster of its own; as user postgres where the tests run as root."""
+    programs = _postgresql_programs()
+    if programs is None:
+        missing("PostgreSQL")
+    assert programs is not None
+    user = "postgres" if os.geteuid() == 0 else None
+    data = folder / "postgresql"
+    data.mkdir(mode=0o700)
+    if user:
+        shutil.chown(data, user, user)
+        for parent in [folder, *folder.parents]:
+            if parent.stat().st_uid == 0 and parent != Path(parent.anchor) and not parent.stat().st_mode & 0o001:
+                parent.chmod(parent.stat().st_mode | 0o011)
+    options = {"user": user, "stdout": subprocess.DEVNULL, "cwd": data}
+    subprocess.run([programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N"], check=True, **options)  # type: ignore[call-overload]
+    port = free_port()
+    process = subprocess.Popen(
+        [programs / "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", data, "-F"],
+        stderr=subprocess.DEVNULL,
+        **options,  # type: ignore[call-overload]
+    )
+    try:
+        ready = [programs / "pg_isready", "-h", "127.0.0.1", "-p", str(port), "-q"]
+        wait_until(lambda: subprocess.run(ready, check=False).returncode == 0, what="PostgreSQL accepting connections")
+        yield f"postgres://postgres@127.0.0.1:{port}/postgres"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _postgresql_programs() -> Path | None:
+    for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True):
+        if (folder / "initdb").exists():
+            return folder
+    program = shutil.which("initdb")
+    return Path(program).resolve().parent if program else None
