@@ -1,9 +1,11 @@
 from django.apps import AppConfig
 from django.db.models.signals import post_save
+from django.utils.translation import gettext_lazy as _
 
 
 class AccountsConfig(AppConfig):
     name = "accounts"
+    verbose_name = _("People and teams")
 
     def ready(self) -> None:
         from accounts.models import User

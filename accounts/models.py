@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from typing import ClassVar, Self
 
 from django.conf import settings
@@ -61,7 +63,11 @@ class Team(models.Model):
     personal_of = models.OneToOneField(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="personal_team"
     )
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(_("created"), default=timezone.now)
+
+    class Meta:
+        verbose_name = _("team")
+        verbose_name_plural = _("teams")
 
     def __str__(self) -> str:
         return self.name
@@ -71,9 +77,11 @@ class Membership(models.Model):
     team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(_("role"), max_length=8, choices=Role, default=Role.MEMBER)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(_("created"), default=timezone.now)
 
     class Meta:
+        verbose_name = _("membership")
+        verbose_name_plural = _("memberships")
         constraints = [models.UniqueConstraint(fields=["team", "user"], name="one_membership_per_team")]
 
     def __str__(self) -> str:
@@ -90,6 +98,15 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
     def usable(self) -> Self:
         """Keys that authenticate a request begun now."""
         return self.filter(revoked_at=None).exclude(expires_at__lte=timezone.now())
+
+    def mark_used(self, latest: Mapping[int, datetime]) -> None:
+        """Note each key's latest use; an older moment that arrives late changes nothing.
+
+        In the order of the ids, so that two writers with the same keys never wait for each other.
+        """
+        for key_id, used_at in sorted(latest.items()):
+            unseen = models.Q(last_used_at=None) | models.Q(last_used_at__lt=used_at)
+            self.filter(unseen, pk=key_id).update(last_used_at=used_at)
 
     def listed(self) -> Self:
         """As a person reads them: those not revoked first, the newest on top, their makers loaded."""
@@ -110,15 +127,17 @@ class ApiKey(models.Model):
     digest = models.CharField(max_length=64, unique=True)
     prefix = models.CharField(max_length=12)
     last_four = models.CharField(max_length=4)
-    created_at = models.DateTimeField(default=timezone.now)
-    expires_at = models.DateTimeField(null=True, blank=True)
-    revoked_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(_("created"), default=timezone.now)
+    expires_at = models.DateTimeField(_("expires"), null=True, blank=True)
+    revoked_at = models.DateTimeField(_("revoked"), null=True, blank=True)
     # Written in batches as usage arrives, never on the way of a request.
-    last_used_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(_("last used"), null=True, blank=True)
 
     objects = ApiKeyQuerySet.as_manager()
 
     class Meta:
+        verbose_name = _("API key")
+        verbose_name_plural = _("API keys")
         ordering = ["-created_at", "-id"]
 
     def __str__(self) -> str:

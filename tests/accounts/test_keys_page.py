@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 
 import pytest
@@ -179,3 +180,14 @@ def test_the_keys_of_a_person_who_is_gone_stay_the_teams(
     key = issue_key(team=team, created_by=gone, name="batch").key
     gone.delete()
     assert key.hint in sign_in(owner, team=team).get("/keys/").content.decode()
+
+
+def test_the_latest_use_is_shown_whatever_order_uses_arrive_in(make_person: MakePerson, sign_in: SignIn) -> None:
+    person = make_person()
+    key = issue_key(team=person.personal_team, created_by=person, name="batch").key
+    noon = datetime(2026, 11, 29, 12, tzinfo=UTC)
+    for moment in (noon, noon - timedelta(hours=1)):
+        ApiKey.objects.mark_used({key.pk: moment, 999: moment})
+    key.refresh_from_db()
+    assert key.last_used_at == noon
+    assert "2026-11-29T20:00:00+08:00" in sign_in(person).get("/keys/").content.decode()
