@@ -213,12 +213,18 @@ class UsageReport:
 
     def rows(self) -> Iterator[ReportRow]:
         """Bucket by bucket; one without usage has a row too, so that no day is missing."""
-        for bucket in self.buckets:
-            used = [group for group in self.groups if (bucket, group.key) in self.cells]
-            for group in used:
+        used: dict[datetime, list[Group]] = {bucket: [] for bucket in self.buckets}
+        order = {group.key: (place, group) for place, group in enumerate(self.groups)}
+        for bucket, key in sorted(self.cells, key=lambda cell: order[cell[1]][0]):
+            used[bucket].append(order[key][1])
+        for bucket, groups in used.items():
+            for group in groups:
                 yield ReportRow(bucket, group, self.cell(bucket, group))
-            if not used:
+            if not groups:
                 yield ReportRow(bucket, None, Sums())
+
+    def label_of(self, by: GroupBy, value: str | int) -> str:
+        return _names(by, {value}, team_id=self.query.team_id).get(value, str(value))
 
 
 def usage_totals(team_id: int, start: datetime, end: datetime, **filters: str | int) -> Sums:
