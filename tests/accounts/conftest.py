@@ -6,7 +6,6 @@ from collections.abc import Callable
 from itertools import count
 
 import pytest
-from django.conf import LazySettings
 from django.test import Client
 
 from accounts.models import Membership, Role, Team, User
@@ -17,12 +16,6 @@ PASSWORD = "violet-harbour-42"
 type MakePerson = Callable[..., User]
 type MakeTeam = Callable[..., Team]
 type SignIn = Callable[..., Client]
-
-
-@pytest.fixture(autouse=True)
-def quick_passwords(settings: LazySettings) -> None:
-    """The real hash is slow on purpose."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture
