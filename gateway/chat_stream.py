@@ -11,12 +11,13 @@ from typing import Any
 import orjson
 
 from gateway.call import BYTES_PER_TOKEN, Call
-from gateway.sse import EventSplitter, data_event, event_data
+from gateway.sse import EventSplitter, data_event, event_data, replace_data
 
 DONE = b"[DONE]"
 DONE_EVENT = data_event(DONE)
-FINISH_REASON = re.compile(rb'"finish_reason":\s*"(\w+)"')
-HAS_USAGE = re.compile(rb'"usage":\s*\{')
+FINISH_REASON = re.compile(rb'"finish_reason"\s*:\s*"(\w+)"')
+HAS_USAGE = re.compile(rb'"usage"\s*:\s*\{')
+HAS_DATA = re.compile(rb"^data:|[\r\n]data:")
 
 
 class ChatStream:
@@ -33,31 +34,22 @@ class ChatStream:
         self._splitter = EventSplitter()
         self._renames_model = renames_model
         self._include_usage = include_usage
-        self._usage_event: bytes = b""
 
     def feed(self, data: bytes) -> bytes:
         """The bytes that go to the client now. `[DONE]` is held back: it is sent once the record is safe."""
         return b"".join([self._pass(event) for event in self._splitter.feed(data)])
 
     def end(self) -> bytes:
-        """The upstream has ended: a last event without its blank line still counts."""
-        rest = self._splitter.rest()
-        return self._pass(rest + b"\n\n") if event_data(rest) else b""
-
-    def read_usage(self) -> None:
-        """Parse the last usage seen, and only that one: counts are cumulative, never summed."""
-        if self._usage_event:
-            document = _parse(event_data(self._usage_event))
-            if document is not None:
-                self.call.usage = document.get("usage")
-                self.call.upstream_id = _id_of(document) or self.call.upstream_id
-            self._usage_event = b""
+        """The upstream has ended: a last event without its blank line still counts, half of one is not passed on."""
+        rest = self._splitter.rest().strip()
+        data = event_data(rest)
+        if self.done or not (data == DONE or _parse(data)):
+            return b""
+        return self._pass(rest + b"\n\n")
 
     def _pass(self, event: bytes) -> bytes:
         has_usage = HAS_USAGE.search(event) is not None
-        if has_usage:
-            self._usage_event = event
-        if b'"finish_reason":' in event and (match := FINISH_REASON.search(event)):
+        if b'"finish_reason"' in event and (match := FINISH_REASON.search(event)):
             self.call.finish_reason = match[1].decode("ascii")[:32]
         if (
             has_usage
@@ -65,9 +57,10 @@ class ChatStream:
             or b'"reasoning_content"' in event
             or len(event) < 64
             or b'"error"' in event
+            or event.endswith(DONE_EVENT[5:])
         ):
             return self._rewrite(event)
-        if event.startswith(b"data:"):
+        if event.startswith(b"data:") or HAS_DATA.search(event):
             self.call.output_chunks += 1
         return event
 
@@ -79,27 +72,32 @@ class ChatStream:
         document = _parse(data)
         if document is None:
             return event
-        if "error" in document and not document.get("choices"):
+        choices = document.get("choices")
+        if document.get("error") is not None and not choices:
             self.error = document["error"]
             return b""
         self.call.upstream_id = self.call.upstream_id or _id_of(document)
-        changed = self._rename(document)
-        if document.get("choices"):
+        changed = self._rename(document, choices)
+        usage = document.get("usage")
+        if isinstance(usage, dict):
+            # Counts are cumulative: the last ones stand, they are never summed.
+            self.call.usage = usage
+        if choices:
             self.call.output_chunks += 1
             # Usage beside text was asked for by the gateway alone.
-            if isinstance(document.get("usage"), dict):
+            if isinstance(usage, dict):
                 del document["usage"]
                 changed = True
-        elif isinstance(document.get("usage"), dict) and not self._include_usage:
+        elif isinstance(usage, dict) and not self._include_usage:
             return b""
-        return data_event(orjson.dumps(document)) if changed else event
+        return replace_data(event, _dump(document) or data) if changed else event
 
-    def _rename(self, document: dict[str, Any]) -> bool:
+    def _rename(self, document: dict[str, Any], choices: Any) -> bool:
         changed = False
         if self._renames_model and document.get("model") != self.call.model:
             document["model"] = self.call.model
             changed = True
-        for choice in document.get("choices") or ():
+        for choice in choices if isinstance(choices, list) else ():
             changed = rename_reasoning(choice, "delta") or changed
         return changed
 
@@ -117,12 +115,10 @@ def rewrite_completion(call: Call, body: bytes) -> bytes:
     for choice in choices if isinstance(choices, list) else ():
         changed = rename_reasoning(choice, "message") or changed
         if isinstance(choice, dict):
-            call.output_chunks += 1
+            # Where usage says nothing, the answer's length stands for its tokens.
+            call.output_chunks = 1 + len(body) // BYTES_PER_TOKEN
             call.finish_reason = str(choice.get("finish_reason") or "")[:32]
-    if not isinstance(call.usage, dict):
-        # No usage: the answer's length stands for its tokens.
-        call.output_chunks += len(body) // BYTES_PER_TOKEN
-    return orjson.dumps(document) if changed else body
+    return (changed and _dump(document)) or body
 
 
 def rename_reasoning(choice: Any, name: str) -> bool:
@@ -139,6 +135,14 @@ def rename_reasoning(choice: Any, name: str) -> bool:
 def _id_of(document: dict[str, Any]) -> str:
     value = document.get("id")
     return value if isinstance(value, str) else ""
+
+
+def _dump(document: dict[str, Any]) -> bytes | None:
+    """None for what was nested too deeply to be written again: it goes through as it came."""
+    try:
+        return orjson.dumps(document)
+    except TypeError:
+        return None
 
 
 def _parse(data: bytes) -> dict[str, Any] | None:

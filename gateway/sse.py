@@ -10,6 +10,7 @@ import re
 # Two line ends in a row. Atomic, so that the CR and LF of one CRLF never count as two.
 BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 LINE_END = re.compile(rb"\r\n|\n|\r")
+LF = 0x0A
 
 
 class EventTooLarge(ValueError):
@@ -17,7 +18,11 @@ class EventTooLarge(ValueError):
 
 
 class EventSplitter:
-    """Cuts a byte stream behind each blank line. What is not yet a whole event stays here."""
+    """Cuts a byte stream at each blank line. What is not yet a whole event stays here.
+
+    Events come without blank lines before them and end in LF LF: how the stream was cut never shows, not even where
+    a cut fell between the CR and the LF of the last line end.
+    """
 
     def __init__(self, *, max_event_bytes: int = 64 * 1024 * 1024) -> None:
         self._rest = bytearray()
@@ -25,8 +30,8 @@ class EventSplitter:
         self._max_event_bytes = max_event_bytes
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The events that `data` completes, each with its closing blank line."""
-        if not self._rest and data.endswith(b"\n\n") and b"\r" not in data:
+        """The events that `data` completes, each with a closing blank line."""
+        if not self._rest and data.endswith(b"\n\n") and b"\r" not in data and b"\n\n\n" not in data and data[0] != LF:
             # What servers send: whole events, one or a few at once.
             if data.count(b"\n\n") == 1:
                 return [data]
@@ -35,7 +40,8 @@ class EventSplitter:
         events = []
         start = 0
         while match := BLANK_LINE.search(self._rest, max(self._scanned, start)):
-            events.append(bytes(self._rest[start : match.end()]))
+            if event := bytes(self._rest[start : match.start()]).lstrip(b"\r\n"):
+                events.append(event + b"\n\n")
             start = match.end()
         if start:
             del self._rest[:start]
@@ -51,7 +57,7 @@ class EventSplitter:
 
 
 def event_data(event: bytes) -> bytes:
-    """The event's data lines joined by LF; empty for comments and events without data."""
+    """The event's data lines joined by LF, without blanks around; empty for comments and events without data."""
     if event.startswith(b"data:") and event.count(b"\n") == 2 and b"\r" not in event:
         return event[5:].strip()
     lines = []
@@ -59,7 +65,15 @@ def event_data(event: bytes) -> bytes:
         name, _, value = line.partition(b":")
         if name == b"data":
             lines.append(value.removeprefix(b" "))
-    return b"\n".join(lines)
+    return b"\n".join(lines).strip()
+
+
+def replace_data(event: bytes, data: bytes) -> bytes:
+    """The event with `data` for its data lines; its other lines (`event:`, `id:`, comments) stay."""
+    if event.startswith(b"data:") and event.count(b"\n") == 2 and b"\r" not in event:
+        return data_event(data)
+    others = [line for line in LINE_END.split(event) if line and line.partition(b":")[0] != b"data"]
+    return b"\n".join([*others, data_event(data)])
 
 
 def data_event(data: bytes) -> bytes:
