@@ -57,6 +57,15 @@ class _Clock:
 timestamp = _Clock().text
 
 
+def _keepable(usage: Any) -> Any:
+    try:
+        # In a list, as deep as it will be inside the record.
+        return usage if usage is None or len(orjson.dumps([usage])) <= MAX_USAGE_BYTES else None
+    except TypeError:
+        # Nested too deeply to be written: the record must be, whatever a backend sends.
+        return None
+
+
 @dataclass(slots=True)
 class Call:
     caller: Caller
@@ -117,9 +126,6 @@ class Call:
 
     def _result(self, outcome: Outcome) -> dict[str, Any]:
         counts, estimated = self._counts()
-        usage = self.usage
-        if usage is not None and len(orjson.dumps(usage)) > MAX_USAGE_BYTES:
-            usage = None
         return {
             "upstream": self.upstream,
             "upstream_id": self.upstream_id,
@@ -132,7 +138,7 @@ class Call:
             "completion_tokens": counts.completion,
             "reasoning_tokens": counts.reasoning,
             "image_tokens": counts.image,
-            "usage": usage,
+            "usage": _keepable(self.usage),
             "estimated": estimated,
             "bytes_out": self.bytes_out,
             "first_byte_at": timestamp(self.first_byte_at) if self.first_byte_at else None,

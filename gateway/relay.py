@@ -150,10 +150,10 @@ class Answer:
         refusal = UpstreamRefusal(
             status=response.status_code,
             raw_body=body,
-            content_type=response.headers.get("content-type", "application/json").encode("latin-1"),
+            content_type=_raw_header(response, b"content-type") or b"application/json",
         )
-        if retry_after := response.headers.get("retry-after"):
-            refusal.headers = ((b"retry-after", retry_after.encode("latin-1")),)
+        if retry_after := _raw_header(response, b"retry-after"):
+            refusal.headers = ((b"retry-after", retry_after),)
         raise refusal
 
     async def _close(self, error: BaseException | None) -> None:
@@ -180,7 +180,8 @@ class Answer:
         if isinstance(error, CallError):
             outcome = outcome or Outcome.ERROR
             call.error_code = error.code or str(error.status)
-            call.status = call.status or error.status
+            # A whole answer's client is told the failure's status; a stream's has had its 200 already.
+            call.status = call.status if call.status and self._request.stream else error.status
         elif outcome is None:
             # Cancelled from outside (the server stops), or a fault of ours.
             cancelled = error is None or isinstance(error, asyncio.CancelledError | GeneratorExit)
@@ -242,17 +243,16 @@ class Answer:
 
     async def _read_whole(self, response: httpx.Response) -> bytes:
         """The body, within the time that a whole answer may take and the size that it may have."""
-        deadline = self.call.started_at + self._relay.settings.request_timeout_seconds
+        left_seconds = self.call.started_at + self._relay.settings.request_timeout_seconds - time.time()
         pieces = []
         size = 0
         try:
-            async for piece in response.stream:  # type: ignore[union-attr]
-                pieces.append(piece)
-                size += len(piece)
-                if size > MAX_ANSWER_BYTES:
-                    raise UpstreamUnavailable("The model server's answer is too large.")
-                if time.time() > deadline:
-                    raise TimeoutError
+            async with asyncio.timeout(left_seconds):
+                async for piece in response.stream:  # type: ignore[union-attr]
+                    pieces.append(piece)
+                    size += len(piece)
+                    if size > MAX_ANSWER_BYTES:
+                        raise UpstreamUnavailable("The model server's answer is too large.")
         except (httpx.HTTPError, TimeoutError) as error:
             raise _translated(error) from error
         return b"".join(pieces)
@@ -267,7 +267,7 @@ class Answer:
         )
         failure: CallError | None = None
         try:
-            while not stream.done and not stream.error and (data := await self._next()) is not None:
+            while not stream.done and stream.error is None and (data := await self._next()) is not None:
                 call.first_byte_at = call.first_byte_at or time.time()
                 if out := stream.feed(data):
                     call.bytes_out += len(out)
@@ -281,9 +281,8 @@ class Answer:
             pass
         except (httpx.HTTPError, EventTooLarge) as error:
             failure = _translated(error)
-        finally:
-            stream.read_usage()
         if failure:
+            self._settle(failure)
             raise failure
         call.finish(self._ended_as or Outcome.OK)
         if self._ended_as is None:
@@ -337,6 +336,11 @@ async def _read_out(response: httpx.Response) -> None:
         pass
     finally:
         await response.stream.aclose()  # type: ignore[union-attr]
+
+
+def _raw_header(response: httpx.Response, name: bytes) -> bytes:
+    """The header as the server sent it; httpx would decode it, in whatever encoding it takes it for."""
+    return next((value for header, value in response.headers.raw if header.lower() == name), b"")
 
 
 def _current_task() -> asyncio.Task[Any]:
