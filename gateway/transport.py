@@ -42,6 +42,7 @@ class Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self._can_write: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._deadline = 0.0
         self.begin()
 
@@ -66,13 +67,17 @@ class Connection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        if self.complete:
+            # Nobody asked for this: what comes next here can be nobody's answer.
+            self._keep_alive = False
+            return
         try:
             if not self.status:
                 self._head_bytes += len(data)
             self.parser.feed_data(data)
             if not self.status and self._head_bytes > MAX_HEAD_BYTES:
                 raise httpx.RemoteProtocolError("the answer's head is too large")
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(httpx.RemoteProtocolError(str(error)))
         except httpx.RemoteProtocolError as error:
             self._fail(error)
@@ -105,6 +110,10 @@ class Connection(asyncio.Protocol):
 
     # -- the parser's side ---------------------------------------------------------------------
 
+    def on_message_begin(self) -> None:
+        if self.complete:
+            raise httpx.RemoteProtocolError("more than one answer")
+
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
         if name == b"content-length" or (name == b"transfer-encoding" and b"chunked" in value.lower()):
@@ -115,6 +124,7 @@ class Connection(asyncio.Protocol):
         status = self.parser.get_status_code()
         if status < 200:
             self.headers.clear()
+            self._until_eof = True
             return
         self.status = status
         if status in (204, 304):
@@ -165,14 +175,21 @@ class Connection(asyncio.Protocol):
         self._buffered = 0
         if self._paused and self.transport:
             self._paused = False
-            self.transport.resume_reading()
+            if not self.closed:
+                self.transport.resume_reading()
         return data
 
     def arm(self, timeout_seconds: float) -> None:
         """Fail with ReadTimeout unless data comes first. One timer a connection: it looks again when it was early."""
-        self._deadline = self.loop.time() + timeout_seconds
-        if self._timer is None:
-            self._timer = self.loop.call_later(timeout_seconds, self._on_timer)
+        self._deadline = deadline = self.loop.time() + timeout_seconds
+        if self._timer is None or self._timer_at > deadline:
+            if self._timer:
+                self._timer.cancel()
+            self._set_timer(deadline)
+
+    def _set_timer(self, at: float) -> None:
+        self._timer_at = at
+        self._timer = self.loop.call_at(at, self._on_timer)
 
     def disarm(self) -> None:
         self._deadline = 0.0
@@ -187,25 +204,31 @@ class Connection(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        return self.complete and not self.closed and not self.error and self._keep_alive
+        return self.complete and self._keep_alive and not (self.closed or self.error or self._paused)
 
     def _on_timer(self) -> None:
         self._timer = None
         if not self._deadline:
             return
-        left = self._deadline - self.loop.time()
-        if left > 0:
-            self._timer = self.loop.call_later(left, self._on_timer)
+        if self._deadline > self.loop.time():
+            self._set_timer(self._deadline)
         else:
             self._fail(httpx.ReadTimeout("the server was silent for too long"))
             self._wake()
 
     def _fail(self, error: Exception) -> None:
+        if self.complete:
+            # The answer is whole; only the connection is of no more use.
+            self._keep_alive = False
+            return
         self.error = self.error or error
         if not self.head.done():
             self.head.set_exception(self.error)
             # A call that was cancelled meanwhile never asks; asyncio must not complain about that.
             self.head.exception()
+        if self._can_write and not self._can_write.done():
+            # Whoever waits to send the rest of a request learns of it too.
+            self._can_write.set_result(None)
         self._wake()
 
     def _wake(self) -> None:
@@ -252,8 +275,9 @@ class Transport(httpx.AsyncBaseTransport):
         timeout: dict[str, Any] = request.extensions.get("timeout", {})
         read_timeout_seconds = timeout.get("read") or 600.0
         head, body = _wire_head(request), await _wire_body(request)
+        connection = self._take(origin)
         while True:
-            connection = self._take(origin) or await self._connect(origin, timeout.get("connect") or 10.0)
+            connection = connection or await self._connect(origin, timeout.get("connect") or 10.0)
             try:
                 connection.arm(read_timeout_seconds)
                 await connection.send(head + body if len(body) < HIGH_WATER_BYTES else head)
@@ -262,7 +286,9 @@ class Transport(httpx.AsyncBaseTransport):
                 await connection.head
                 connection.disarm()
             except StaleConnection:
+                # Once, and on a fresh one: the server may have closed it because of this very request.
                 self._discard(connection)
+                connection = None
                 continue
             except BaseException:
                 self._discard(connection)
@@ -287,7 +313,7 @@ class Transport(httpx.AsyncBaseTransport):
         idle = self._idle.get(origin)
         while idle:
             connection = idle.pop()
-            if connection.closed or connection.loop.time() - connection.idle_since > IDLE_SECONDS:
+            if not connection.reusable or connection.loop.time() - connection.idle_since > IDLE_SECONDS:
                 self._discard(connection)
                 continue
             connection.begin()
