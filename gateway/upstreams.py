@@ -67,8 +67,8 @@ class Upstream:
     _headers: list[tuple[bytes, bytes]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        base = httpx.URL(self.base_url.rstrip("/"))
-        if base.scheme not in ("http", "https") or not base.host:
+        base = _http_url(self.base_url.rstrip("/"))
+        if base is None:
             raise UpstreamsError(
                 f"upstream {self.name}: base_url must be an http or https address, not {self.base_url!r}"
             )
@@ -101,9 +101,18 @@ class Upstream:
             raise ValueError(f"/models answered {response.status_code}")
         entries = [entry for entry in _listed(orjson.loads(body)) if isinstance(entry.get("id"), str)]
         self.served_as = {entry["id"]: entry["id"] for entry in entries}
-        owners = {entry.get("owned_by") for entry in entries}
-        if self.detects_kind and len(owners) == 1 and (owner := owners.pop()) in (Kind.VLLM, Kind.SGLANG):
-            self.kind = Kind(owner)
+        owners = [entry.get("owned_by") for entry in entries]
+        for kind in (Kind.VLLM, Kind.SGLANG):
+            if self.detects_kind and owners and all(owner == kind for owner in owners):
+                self.kind = kind
+
+
+def _http_url(text: str) -> httpx.URL | None:
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL:
+        return None
+    return url if url.scheme in ("http", "https") and url.host else None
 
 
 def _listed(document: Any) -> list[dict[str, Any]]:
@@ -157,8 +166,10 @@ class Upstreams:
 
     async def _discover(self, upstream: Upstream) -> None:
         try:
-            await upstream.discover(self._transport)
-        except (httpx.HTTPError, ValueError) as error:
+            # The whole look: a server that trickles must not keep the others from being found.
+            async with asyncio.timeout(2 * DISCOVERY_TIMEOUT_SECONDS):
+                await upstream.discover(self._transport)
+        except (httpx.HTTPError, ValueError, TimeoutError) as error:
             # What it served before stays: a missed look at the list is no reason to refuse calls.
             if not upstream.served_as:
                 log.warning("upstream %s at %s: %s", upstream.name, upstream.base_url, error)
@@ -200,6 +211,8 @@ def read_file(path: Path) -> list[Upstream]:
 
 
 def _read_entry(entry: Mapping[str, Any], where: str) -> Upstream:
+    if not isinstance(entry, dict):
+        raise UpstreamsError(f"{where}: not a table")
     known: dict[str, type] = {
         "name": str, "kind": str, "base_url": str, "api_key_env": str, "models": list, "max_concurrency": int,
     }  # fmt: skip
@@ -222,7 +235,7 @@ def _read_entry(entry: Mapping[str, Any], where: str) -> Upstream:
         name=entry["name"],
         base_url=entry["base_url"],
         kind=Kind(kind),
-        api_key=os.environ.get(variable, "") if variable else "",
+        api_key=os.environ.get(variable, "").strip() if variable else "",
         served_as=served_as,
         discovers=not served_as,
         max_concurrency=entry.get("max_concurrency", 0),
