@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 
 from celery import Celery
+from kombu.transport import TRANSPORT_ALIASES
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
+TRANSPORT_ALIASES["folder"] = "config.broker:Transport"
 app = Celery("token_factory")
 
 

@@ -41,8 +41,9 @@ class TickTransport:
         self._transport.close()
 
     def _flush(self) -> None:
-        if self._pieces:
-            pieces, self._pieces = self._pieces, []
+        pieces, self._pieces = self._pieces, []
+        # The client may have gone since the bytes were written.
+        if pieces and not self._transport.is_closing():
             self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     def __getattr__(self, name: str) -> Any:

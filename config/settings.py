@@ -182,7 +182,7 @@ JOURNAL_FSYNC: Literal["never", "second", "always"] = env.choice(  # type: ignor
 )
 
 # -- Celery ------------------------------------------------------------------------------------
-CELERY_BROKER_URL = REDIS_URL or "filesystem://localhost//"
+CELERY_BROKER_URL = REDIS_URL or "folder://localhost//"
 
 # -- language, time, files ---------------------------------------------------------------------
 LANGUAGE_CODE = "en"

@@ -15,7 +15,6 @@ urlpatterns = [
     path("healthz", healthz, name="healthz"),
     path("admin/", admin.site.urls),
     path("accounts/", include("allauth.urls")),
-    path("i18n/", include("django.conf.urls.i18n")),
     path("", include("accounts.urls")),
     path("", include("billing.urls")),
     path("", include("playground.urls")),

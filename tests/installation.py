@@ -73,14 +73,7 @@ class Installation:
     def start_web(self, *, environment: Mapping[str, str] | None = None) -> WebProcess:
         sock = listen("127.0.0.1", 0)
         fd = sock.fileno()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "config.server", "--fd", str(fd)],
-            env=self.environment | dict(environment or {}),
-            cwd=ROOT,
-            pass_fds=[fd],
-            stderr=(self.folder / "web.log").open("ab"),
-        )
-        self.processes.append(process)
+        process = self._start("-m", "config.server", "--fd", str(fd), log="web.log", fds=[fd], environment=environment)
         web = WebProcess(process, sock.getsockname()[1])
         sock.close()
         wait_until(lambda: process.poll() is not None or web.is_up(), what="the web process answering")
@@ -104,15 +97,18 @@ class Installation:
         wait_until(lambda: _answers(f"{url}/models"), what="the demo backend answering")
         return url
 
-    def _start(self, *arguments: str, log: str, fds: list[int] | None = None) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [sys.executable, *arguments],
-            env=self.environment,
-            cwd=ROOT,
-            pass_fds=fds or [],
-            stdout=(self.folder / log).open("ab"),
-            stderr=subprocess.STDOUT,
-        )
+    def _start(
+        self, *arguments: str, log: str, fds: list[int] | None = None, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        with (self.folder / log).open("ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, *arguments],
+                env=self.environment | dict(environment or {}),
+                cwd=ROOT,
+                pass_fds=fds or [],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
         self.processes.append(process)
         return process
 
