@@ -17,8 +17,10 @@ from billing.pricing import format_points
 from billing.reports import Group, Sums, UsageReport
 
 WIDTH, HEIGHT = 960, 280
-LEFT, RIGHT, TOP, BOTTOM = 76, 8, 12, 26
-PLOT_WIDTH, PLOT_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+RIGHT, TOP, BOTTOM = 8, 12, 26
+PLOT_HEIGHT = HEIGHT - TOP - BOTTOM
+# What a digit of an axis label takes, about.
+DIGIT_WIDTH = 6.4
 SERIES = 8
 TICKS = 4
 LABELS = 10
@@ -53,11 +55,21 @@ class Chart(NamedTuple):
     segments: tuple[Segment, ...]
     ticks: tuple[Mark, ...]
     labels: tuple[Mark, ...]
+    left: int
     width: int = WIDTH
     height: int = HEIGHT
-    left: int = LEFT
     right_edge: int = WIDTH - RIGHT
     label_y: int = HEIGHT - 8
+
+
+class _Slots(NamedTuple):
+    """The places of the buckets, side by side."""
+
+    left: int
+    width: float
+
+    def middle(self, place: int) -> float:
+        return self.left + self.width * (place + 0.5)
 
 
 def nice_step(highest: int, ticks: int = TICKS) -> int:
@@ -76,13 +88,17 @@ def stacked_bars(report: UsageReport) -> Chart:
     highest = max((sums.amount_ppt for sums in report.by_bucket.values()), default=0)
     step = nice_step(highest)
     top = step * TICKS if highest else step
+    ticks = _ticks(top=top, step=step)
+    left = 16 + round(DIGIT_WIDTH * max(len(tick.text) for tick in ticks))
+    slots = _Slots(left, (WIDTH - RIGHT - left) / max(1, len(report.buckets)))
     return Chart(
         title=gettext("Points over time"),
         description=_description(report),
         series=tuple(series for series, _ in stacks),
-        segments=tuple(_segments(report, stacks, top=top)),
-        ticks=tuple(_ticks(top=top, step=step)),
-        labels=tuple(_labels(report)),
+        segments=tuple(_segments(report, stacks, slots, top=top)),
+        ticks=tuple(ticks),
+        labels=tuple(_labels(report, slots)),
+        left=left,
     )
 
 
@@ -120,14 +136,15 @@ def _description(report: UsageReport) -> str:
     }
 
 
-def _segments(report: UsageReport, stacks: list[tuple[Series, Sequence[Group]]], *, top: int) -> list[Segment]:
-    slot = PLOT_WIDTH / max(1, len(report.buckets))
-    width = min(48.0, max(1.0, slot * 0.72))
+def _segments(
+    report: UsageReport, stacks: list[tuple[Series, Sequence[Group]]], slots: _Slots, *, top: int
+) -> list[Segment]:
+    width = min(48.0, max(1.0, slots.width * 0.72))
     found: list[Segment] = []
     for place, bucket in enumerate(report.buckets):
         if bucket not in report.by_bucket:
             continue
-        x = LEFT + slot * (place + 0.5) - width / 2
+        x = slots.middle(place) - width / 2
         below = 0
         when = bucket_label(bucket, report)
         for series, groups in stacks:
@@ -145,12 +162,10 @@ def _ticks(*, top: int, step: int) -> list[Mark]:
     return [Mark(_number(_height_of(amount, top)), format_points(amount)) for amount in range(0, top + 1, step)]
 
 
-def _labels(report: UsageReport) -> list[Mark]:
-    count = len(report.buckets)
-    slot = PLOT_WIDTH / max(1, count)
-    every = -(-count // LABELS)
+def _labels(report: UsageReport, slots: _Slots) -> list[Mark]:
+    every = -(-len(report.buckets) // LABELS)
     return [
-        Mark(_number(LEFT + slot * (place + 0.5)), _short_label(bucket, report))
+        Mark(_number(slots.middle(place)), _short_label(bucket, report))
         for place, bucket in enumerate(report.buckets)
         if place % every == 0
     ]
