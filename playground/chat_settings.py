@@ -99,7 +99,7 @@ def thinking_control(model: Model) -> ThinkingControl:
 
 def _default_label(model: Model) -> str:
     if not model.known:
-        return gettext("Model’s default")
+        return gettext("Model's default")
     if model.default_effort:
         return gettext("Default (%s)") % model.default_effort
     return gettext("Default (thinks)") if model.thinks_by_default else gettext("Default (does not think)")

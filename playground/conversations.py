@@ -15,7 +15,7 @@ from playground.models import Conversation, Turn
 TITLE_LENGTH = 60
 
 
-class BusyError(Exception):
+class Busy(Exception):
     """An answer is still being written in this conversation."""
 
 
@@ -38,14 +38,14 @@ def begin(*, owner: User, team: Team, text: str, model: str, settings: dict[str,
 
 
 def ask(*, conversation: Conversation, text: str, model: str, settings: dict[str, Any]) -> Exchange:
-    """Raises `BusyError`."""
+    """Raises `Busy`."""
     with transaction.atomic():
         _claim(conversation, model=model, settings=settings)
         return _exchange(conversation, text=text)
 
 
 def answer_again(*, conversation: Conversation, model: str, settings: dict[str, Any]) -> Exchange:
-    """The last answer gives way to a new one. Raises `BusyError`, `Turn.DoesNotExist` where nothing was asked."""
+    """The last answer gives way to a new one. Raises `Busy`, `Turn.DoesNotExist` where nothing was asked."""
     with transaction.atomic():
         _claim(conversation, model=model, settings=settings)
         question = conversation.turns.filter(role=Turn.Role.USER).latest("id")
@@ -74,7 +74,7 @@ def _claim(conversation: Conversation, *, model: str, settings: dict[str, Any]) 
     Conversation.objects.select_for_update().get(pk=conversation.pk)
     conversation.turns.close_cut_off()
     if conversation.turns.filter(state=Turn.State.STREAMING).exists():
-        raise BusyError
+        raise Busy
     conversation.model, conversation.settings, conversation.updated_at = model, settings, timezone.now()
     conversation.save(update_fields=["model", "settings", "updated_at"])
 

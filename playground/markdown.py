@@ -195,6 +195,25 @@ def _render(text: str, language: str) -> str:
     return _html(_clean_text(text), {})
 
 
+def _with_marks_closed(text: str) -> str:
+    """Bold or code that has begun in the last line looks so at once, instead of showing its marks."""
+    blocks = [token for token in PARSER.block.parse(text, PARSER, {}, []) or [] if token.map]
+    # Of those that end the text the innermost comes last.
+    last = max(reversed(blocks), key=_end, default=None)
+    if last is None or last.type in {"fence", "code_block", "math_block"}:
+        return text
+    line = text[text.rfind("\n") + 1 :].rstrip()
+    for mark in ("`", "**"):
+        if line.count(mark) % 2:
+            # A mark with nothing after it yet says nothing.
+            return text.rstrip()[: -len(mark)] if line.endswith(mark) else text.rstrip() + mark
+    return text
+
+
+def _end(token: Token) -> int:
+    return token.map[1] if token.map else 0
+
+
 class BlockRenderer:
     """Markdown that grows: `feed` more of it and get the blocks that are now finished, `tail` is the rest.
 
@@ -224,16 +243,17 @@ class BlockRenderer:
 
     def tail(self) -> str:
         """HTML of what is still growing."""
-        return self._rendered_tail(growing=True)
+        return self._rendered(_with_marks_closed(self._tail), growing=True)
 
     def finish(self) -> str:
         """HTML of the last block, once no more text comes."""
-        return self._rendered_tail(growing=False)
+        return self._rendered(self._tail, growing=False)
 
-    def _rendered_tail(self, *, growing: bool) -> str:
-        if not self._tail.strip():
+    def _rendered(self, text: str, *, growing: bool) -> str:
+        if not text.strip():
             return ""
-        return _html(self._tail, {"references": dict(self._references), "growing": growing})
+        # A definition in the tail may still grow: it is kept only once its block is finished.
+        return _html(text, {"references": dict(self._references), "growing": growing})
 
     def _joined(self, text: str) -> str:
         """CRLF may be cut in two between calls."""

@@ -37,7 +37,7 @@ BY_CODE = {
     "upstream_saturated": BUSY,
     "timeout": SLOW,
     "insufficient_quota": (
-        _("Your team’s points for this period are used up."),
+        _("Your team's points for this period are used up."),
         _("Wait for the reset, or ask an owner of the team."),
     ),
 }

@@ -25,11 +25,11 @@ STARTERS = (
         _("Derive the quadratic formula step by step, with the formulas set as mathematics."),
     ),
     Starter(
-        "table-2", _("Compare"), _("Compare SQLite and PostgreSQL for a small team’s web application, as a table.")
+        "table-2", _("Compare"), _("Compare SQLite and PostgreSQL for a small team's web application, as a table.")
     ),
     Starter(
         "languages",
         _("Translate"),
-        _("Translate into Chinese and English, and explain the hard words: “Festina lente.”"),
+        _("Translate into Chinese and English, and explain the hard words: Festina lente."),
     ),
 )

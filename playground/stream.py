@@ -63,13 +63,14 @@ class Reader:
     def __init__(self) -> None:
         self._thinking, self._answer = Part("thinking"), Part("answer")
         self._label = ""
-        self.begun = False
+        self.begun = self._has_thought = False
 
     def events(self, progress: Progress) -> Iterator[bytes]:
         self.begun = True
         yield from self._thinking.events(progress.reasoning, ended=progress.ended)
+        self._has_thought = self._has_thought or bool(progress.reasoning)
         label = thinking_label(progress.thinking_seconds)
-        if label != self._label:
+        if self._has_thought and label != self._label:
             self._label = label
             yield event("thinking-label", escape(label))
         yield from self._answer.events(progress.content, ended=progress.ended)

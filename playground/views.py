@@ -137,7 +137,7 @@ async def _asked(
     model, settings = form.models[form.cleaned_data["model"]], form.settings()
     try:
         exchange = await sync_to_async(verb)(model=model.id, settings=settings)
-    except chats.BusyError:
+    except chats.Busy:
         return await _refused(
             request, message=gettext("An answer is still being written here. Wait for it, or stop it.")
         )

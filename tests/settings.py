@@ -6,7 +6,12 @@ import tempfile
 os.environ["DATA_DIR"] = tempfile.mkdtemp(prefix="token-factory-tests-")
 
 from config.settings import *  # noqa: F403
+from config.settings import DATABASES
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 CELERY_BROKER_URL = "memory://"
+
+# SQLite in a file, as it runs: in memory Django neither closes connections nor waits for locks.
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    DATABASES["default"]["TEST"] = {"NAME": f"{os.environ['DATA_DIR']}/test.sqlite3"}
