@@ -18,12 +18,14 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 SEGMENT_BYTES = 16 * 1024 * 1024
 SUFFIX = ".journal"
+ADOPTION_LOCK = "adoption.lock"
 
 type Fsync = Literal["never", "second", "always"]
 
@@ -44,6 +46,7 @@ class Segment:
     descriptor: int
     size: int = 0
     shipped: int = 0
+    synced: int = 0
     # Requests that began here and have not finished: the segment must outlive them.
     open: set[str] = field(default_factory=set)
 
@@ -112,8 +115,8 @@ class Journal:
             return [], segment.size
         return list(parse_lines(data[:whole])), segment.shipped + whole
 
-    def shipped(self, segment: Segment, offset: int) -> None:
-        segment.shipped = offset
+    def release(self, segment: Segment) -> None:
+        """Remove the segment if nobody needs it any more."""
         if segment is self.segments[-1] or segment.unshipped_bytes or segment.open:
             return
         self.segments.remove(segment)
@@ -121,8 +124,13 @@ class Journal:
         os.close(segment.descriptor)
 
     def sync(self) -> None:
-        if self._fsync == "second":
-            os.fsync(self.segments[-1].descriptor)
+        """Force to disk what was written since the last time, in the segments before the newest too."""
+        if self._fsync != "second":
+            return
+        for segment in list(self.segments):
+            if segment.synced < (size := segment.size):
+                os.fsync(segment.descriptor)
+                segment.synced = size
 
     def close(self) -> None:
         """Let go. Segments with nothing left to ship are removed, the others are for the next process."""
@@ -151,24 +159,46 @@ class Journal:
             line = b"\n" + line
         try:
             written = os.write(segment.descriptor, line)
+            segment.size += written
+            self._torn = written < len(line)
+            if self._fsync == "always":
+                os.fsync(segment.descriptor)
         except OSError as error:
             raise JournalFull(error.errno, "the journal cannot be written") from error
-        segment.size += written
-        self._torn = written < len(line)
         if self._torn:
             raise JournalFull("the journal was written in part")
-        if self._fsync == "always":
-            os.fsync(segment.descriptor)
 
     def _new_segment(self) -> Segment:
         self._sequence += 1
         path = self.directory / f"{time.time_ns()}-{os.getpid()}-{self._sequence}{SUFFIX}"
         # Locked before it has the name that others look for, or they would adopt it as a dead process's.
         fresh = path.with_suffix(".new")
-        descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        fresh.rename(path)
+        try:
+            descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                fresh.rename(path)
+            except OSError:
+                os.close(descriptor)
+                raise
+        except OSError as error:
+            raise JournalFull(error.errno, "the journal has no room for a new segment") from error
         return Segment(path, descriptor)
+
+
+@contextmanager
+def adopting(directory: Path) -> Iterator[bool]:
+    """Whether the caller may adopt now. One at a time: two would share out a dead process's segments, and whoever
+    got a start without its end would take the request for one that was cut."""
+    descriptor = os.open(directory / ADOPTION_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(descriptor)
 
 
 def abandoned(directory: Path) -> Iterator[Segment]:
@@ -183,7 +213,12 @@ def abandoned(directory: Path) -> Iterator[Segment]:
         except BlockingIOError:
             os.close(descriptor)
             continue
-        yield Segment(path, descriptor, size=os.fstat(descriptor).st_size)
+        status = os.fstat(descriptor)
+        if not status.st_nlink:
+            # Its live owner was done with it and removed it a moment ago.
+            os.close(descriptor)
+            continue
+        yield Segment(path, descriptor, size=status.st_size)
 
 
 def parse_lines(data: bytes) -> Iterator[Line]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections, connection, transaction
 
 from billing.bulk import insert_json
-from billing.journal import Journal, JournalFull, Line, Segment, abandoned, parse_lines
+from billing.journal import Journal, Line, Segment, abandoned, adopting, parse_lines
 from billing.models import UsageRecord
 from billing.tasks import kick_rating
 
@@ -56,32 +56,53 @@ def _insert(rows: list[bytes]) -> None:
 
 
 def adopt(directory: Path) -> int:
-    """Ship the segments that dead processes left; requests they cut are recorded as interrupted."""
-    segments = list(abandoned(directory))
+    """Ship the segments that dead processes left; requests they cut are recorded as interrupted.
+
+    One segment at a time: after a day without a database there are many. Those that hold starts without an end so
+    far stay locked and in place until the last one is read.
+    """
+    with adopting(directory) as alone:
+        return _adopt(directory) if alone else 0
+
+
+def _adopt(directory: Path) -> int:
+    rejected_file = directory / "rejected.jsonl"
+    begun: dict[str, Line] = {}
+    kept: list[Segment] = []
+    count = 0
     try:
-        lines = [line for segment in segments for line in parse_lines(_contents(segment))]
-        finished = {line.request_id for line in lines if line.finished}
+        for segment in abandoned(directory):
+            kept.append(segment)
+            lines = list(parse_lines(os.pread(segment.descriptor, segment.size, 0)))
+            _ship_all([line for line in lines if line.finished], rejected_file=rejected_file)
+            count += sum(line.finished for line in lines)
+            begun |= {line.request_id: line for line in lines if not line.finished}
+            for line in lines:
+                if line.finished:
+                    begun.pop(line.request_id, None)
+            if not begun:
+                _drop(kept)
         # A start without an end, here or in the database, is a call the crash cut off.
-        cut = [line._replace(finished=True) for line in lines if line.request_id not in finished]
-        rejected_file = directory / "rejected.jsonl"
-        for batch in _batches([line for line in lines if line.finished] + cut):
-            ship_lines(batch, rejected_file=rejected_file)
-        for segment in segments:
-            segment.path.unlink(missing_ok=True)
+        _ship_all([line._replace(finished=True) for line in begun.values()], rejected_file=rejected_file)
+        _drop(kept)
     finally:
-        for segment in segments:
+        for segment in kept:
             os.close(segment.descriptor)
-    if cut:
-        log.warning("recorded %d requests that a stopped process had cut off", len(cut))
-    return len(finished) + len(cut)
+    if begun:
+        log.warning("recorded %d requests that a stopped process had cut off", len(begun))
+    return count + len(begun)
 
 
-def _contents(segment: Segment) -> bytes:
-    return os.pread(segment.descriptor, segment.size, 0)
+def _ship_all(lines: list[Line], *, rejected_file: Path) -> None:
+    for start in range(0, len(lines), 1000):
+        ship_lines(lines[start : start + 1000], rejected_file=rejected_file)
 
 
-def _batches(lines: list[Line]) -> list[list[Line]]:
-    return [lines[start : start + 1000] for start in range(0, len(lines), 1000)]
+def _drop(segments: list[Segment]) -> None:
+    for segment in segments:
+        segment.path.unlink(missing_ok=True)
+        os.close(segment.descriptor)
+    segments.clear()
 
 
 class Shipper:
@@ -110,34 +131,37 @@ class Shipper:
         connection.close()
 
     def _turn(self) -> None:
-        try:
-            close_old_connections()
-            shipped = self._ship_segments()
-            shipped += self._adopt_if_due()
-            self._sync_if_due()
-            self.last_error = ""
-        except JournalFull as error:
-            self._failed(error)
-        except Exception as error:  # noqa: BLE001 -- the thread must outlive whatever the database does
-            self._failed(error)
+        """Each step is tried whatever became of the others; shipping may make the room that the last one needs."""
+        failure: Exception | None = None
+        for step in (self._sync_if_due, self._ship, self.journal.retry_unwritten):
+            try:
+                step()
+            except Exception as error:  # noqa: BLE001 -- the thread must outlive whatever database and disk do
+                failure = failure or error
+        if failure:
             connection.close()
+            self._failed(failure)
         else:
-            if shipped:
-                kick_rating()
+            self.last_error = ""
+
+    def _ship(self) -> None:
+        close_old_connections()
+        if self._ship_segments() + self._adopt_if_due():
+            kick_rating()
 
     def _ship_segments(self) -> int:
-        self.journal.retry_unwritten()
         count = 0
         for segment in list(self.journal.segments):
-            while segment.unshipped_bytes:
+            # What comes while this runs is for the next turn, or busy times would ship it line by line.
+            end = segment.size
+            while segment.shipped < end:
                 lines, offset = self.journal.read(segment, limit_bytes=BATCH_BYTES)
                 if offset == segment.shipped:
                     break
                 ship_lines(lines, rejected_file=self.journal.directory / "rejected.jsonl")
                 count += sum(line.finished for line in lines)
-                self.journal.shipped(segment, offset)
-            else:
-                self.journal.shipped(segment, segment.shipped)
+                segment.shipped = offset
+            self.journal.release(segment)
         return count
 
     def _adopt_if_due(self) -> int:
