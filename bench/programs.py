@@ -1,0 +1,207 @@
+"""What the measurements run: C programs built on first use, and servers on loopback that end with their block."""
+
+from __future__ import annotations
+
+import ctypes
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+BENCH = Path(__file__).resolve().parent
+ROOT = BENCH.parent
+BUILD = BENCH / "build"
+PR_SET_PDEATHSIG = 1
+START_SECONDS = 60.0
+STOP_SECONDS = 40.0
+
+
+class BenchError(Exception):
+    """A measurement cannot be made; the text says why."""
+
+
+def compiled(name: str) -> Path:
+    """The program built from `name`.c, newer than its source."""
+    source, program = BENCH / f"{name}.c", BUILD / name
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        BUILD.mkdir(exist_ok=True)
+        subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-o", program, source], check=True)
+    return program
+
+
+@contextmanager
+def running(
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    descriptors: Sequence[int] = (),
+    user: str | None = None,
+    stdout: int | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process for as long as the block lasts. It also ends when this one is killed."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            pass_fds=descriptors,
+            user=user,
+            cwd=ROOT,
+            stdout=stdout or output,
+            stderr=output,
+            # Ctrl-C goes to the whole terminal group; here the blocks' ends decide who ends when.
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )
+    try:
+        yield process
+    finally:
+        stop(process)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def wait_until(condition: Callable[[], bool], *, what: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not condition():
+        if process.poll() is not None or time.monotonic() > deadline:
+            tail = log.read_text(errors="replace")[-2000:]
+            raise BenchError(f"{what} does not answer; its log ends:\n{tail}")
+        time.sleep(0.05)
+
+
+def get(port: int, path: str, *, key: str = "") -> bytes | None:
+    """The body of a 200 answer from this machine, None for anything else."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    try:
+        connection.request("GET", path, headers={"authorization": f"Bearer {key}"} if key else {})
+        response = connection.getresponse()
+        return response.read() if response.status == 200 else None
+    except (http.client.HTTPException, OSError):
+        return None
+    finally:
+        connection.close()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def mock_upstream(folder: Path) -> Iterator[int]:
+    """The C upstream; its port."""
+    command = [compiled("mock")]
+    with running(command, log=folder / "mock.log", stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())["port"]
+
+
+def wait_until_quiet(mock_port: int, *, seconds: float = 30.0) -> None:
+    """Until the mock upstream has no open stream: the gateway reads those of clients who left to their end."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        counts = get(mock_port, "/counts")
+        if counts and json.loads(counts)["open"] == 0:
+            return
+        time.sleep(0.1)
+
+
+def load(port: int, *arguments: str, limit_seconds: float, pids: Sequence[int] = ()) -> dict[str, Any]:
+    """One run of the load generator; what it printed."""
+    command: list[str | Path] = [compiled("load"), "--port", str(port), "--pids", ",".join(map(str, pids)), *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=limit_seconds)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+NGINX = """
+daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx-error.log;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off; keepalive_requests 1000000000; keepalive_timeout 75;
+  client_body_temp_path {folder}/nginx-body; proxy_temp_path {folder}/nginx-proxy;
+  fastcgi_temp_path {folder}/nginx-f; uwsgi_temp_path {folder}/nginx-u; scgi_temp_path {folder}/nginx-s;
+  upstream model {{ server 127.0.0.1:{upstream}; keepalive 1024; keepalive_requests 1000000000; }}
+  server {{
+    listen 127.0.0.1:{port} backlog=2048;
+    location / {{
+      proxy_pass http://model; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
+    }}
+  }}
+}}
+"""
+
+
+def find_nginx() -> str | None:
+    return shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+
+
+@contextmanager
+def nginx(folder: Path, *, upstream_port: int) -> Iterator[int]:
+    """nginx as a plain reverse proxy with one worker; its port."""
+    program, port = find_nginx(), free_port()
+    assert program is not None
+    file = folder / "nginx.conf"
+    file.write_text(NGINX.format(folder=folder, upstream=upstream_port, port=port))
+    # Its worker gives up root's rights and must still reach its folders.
+    folder.chmod(0o711)
+    log = folder / "nginx.log"
+    with running([program, "-c", str(file), "-p", str(folder)], log=log) as process:
+        wait_until(lambda: get(port, "/v1/models") is not None, what="nginx", process=process, log=log)
+        yield port
+
+
+def find_postgresql() -> Path | None:
+    """The folder of PostgreSQL's server programs."""
+    for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True):
+        if (folder / "initdb").exists():
+            return folder
+    program = shutil.which("initdb")
+    return Path(program).resolve().parent if program else None
+
+
+@contextmanager
+def postgresql(folder: Path) -> Iterator[str]:
+    """The URL of an empty database with the server's own settings (fsync on); as user postgres where root runs this."""
+    programs, port = find_postgresql(), free_port()
+    assert programs is not None
+    user = "postgres" if os.geteuid() == 0 else None
+    data = folder / "postgresql"
+    data.mkdir(mode=0o700)
+    if user:
+        folder.chmod(0o711)
+        shutil.chown(data, user, user)
+    create: list[str | Path] = [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust"]
+    subprocess.run(create, check=True, user=user, cwd=data, stdout=subprocess.DEVNULL)
+    command: list[str | Path] = [programs / "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", data]
+    ready: list[str | Path] = [programs / "pg_isready", "-h", "127.0.0.1", "-p", str(port), "-q"]
+    log = folder / "postgresql.log"
+    with running(command, log=log, user=user) as process:
+        wait_until(
+            lambda: subprocess.run(ready, check=False).returncode == 0, what="PostgreSQL", process=process, log=log
+        )
+        yield f"postgres://postgres@127.0.0.1:{port}/postgres"
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

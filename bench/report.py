@@ -1,0 +1,111 @@
+"""The measured figures as Markdown, and their place in docs/performance.md."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from programs import ROOT, BenchError
+from workloads import DIRECT, GATEWAY, NGINX, ROWS, Round
+
+PAGE = ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
+MEMORY_ROW, RATING_ROW = "memory per 1,000 open streams, MB", "records rated/s by one process, {database}"
+
+
+@dataclass(slots=True)
+class Results:
+    """Everything that one run of the command has measured."""
+
+    quick: bool
+    targets: list[str]
+    machine: str
+    rounds: list[Round] = field(default_factory=list)
+    memory_mb: float = 0.0
+    rating: list[dict[str, Any]] = field(default_factory=list)
+    records: str = ""
+
+
+def machine() -> str:
+    """Cores, processor, system, Python and how it was built, and how busy the machine is."""
+    options = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    optimised = "with" if "--enable-optimizations" in options else "without"
+    return (
+        f"{os.cpu_count()} cores of {_processor()}, Linux {platform.release()}, {platform.python_implementation()} "
+        f"{platform.python_version()} built {optimised} profile-guided optimisation, load average "
+        f"{os.getloadavg()[0]:.1f} at the start"
+    )
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def markdown(results: Results) -> str:
+    kind = "one quick round" if results.quick else f"medians of {len(results.rounds)} interleaved rounds"
+    day = datetime.now(UTC).date().isoformat()
+    parts = [f"Measured on {day}, {kind}: {results.machine}.", "", *_table(results), "", results.records]
+    return "\n".join(parts)
+
+
+def _table(results: Results) -> list[str]:
+    names = [name for name in results.targets if name != GATEWAY]
+    ratio = [f"{GATEWAY} ÷ {NGINX}"] if NGINX in names else []
+    head = ["", *names, f"**{GATEWAY}**", *ratio, "must", "aim"]
+    rows = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for row in ROWS:
+        medians = {name: row.median(results.rounds, name) for name in results.targets}
+        if medians[GATEWAY] is None:
+            continue
+        shown = [_figure(medians[name], row.digits) for name in (*names, GATEWAY)]
+        rows.append([row.label, *shown, *[_ratio(medians)] * len(ratio), row.must, row.aim])
+    empty = ["–"] * len(names)
+    blank = ["–"] * len(ratio)
+    rows.append([MEMORY_ROW, *empty, _figure(results.memory_mb, 0), *blank, "60", "25"])
+    for rating in results.rating:
+        # The budget is for PostgreSQL; SQLite has one writer and no budget.
+        budget = ["10,000", "30,000"] if rating["database"] == "postgresql" else ["", ""]
+        speed = _figure(rating["records"] / rating["seconds"], 0)
+        rows.append([RATING_ROW.format(database=rating["name"]), *empty, speed, *blank, *budget])
+    return [f"| {' | '.join(row)} |" for row in rows]
+
+
+def _ratio(medians: dict[str, float | None]) -> str:
+    ours, theirs = medians[GATEWAY], medians.get(NGINX)
+    return f"{ours / theirs:.2f}" if ours is not None and theirs is not None and theirs > 0 else "–"
+
+
+def _figure(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def write_page(text: str, page: Path = PAGE) -> None:
+    """Replace what stands between the two markers."""
+    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, behind = rest.partition(END)
+    if not begin or not end:
+        raise BenchError(f"{page} has no {BEGIN} … {END}")
+    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{behind}", encoding="utf-8")
+
+
+def progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def round_summary(one_round: Round, targets: Sequence[str]) -> str:
+    """One line for a person who waits."""
+    speeds = one_round.get("whole, 64", {})
+    return ", ".join(f"{name} {speeds[name]['requests_per_second']:,.0f}/s" for name in targets if name in speeds)
+
+
+__all__ = ["DIRECT", "Results", "machine", "markdown", "progress", "round_summary", "write_page"]

@@ -1,0 +1,184 @@
+"""Measure the gateway beside the direct way and nginx; prints the table of docs/performance.md.
+
+    uv run bench/run.py             # three interleaved rounds, about seven minutes
+    uv run bench/run.py --quick     # one short round, under 40 s
+    uv run bench/run.py --write     # and puts the table into docs/performance.md
+
+Everything listens on loopback, lives in a temporary folder and ends with the command, Ctrl-C included. A C compiler
+is needed; nginx and PostgreSQL are measured where they are installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gateway_process import Gateway, gateway, product_environment
+from programs import (
+    BENCH,
+    BUILD,
+    ROOT,
+    BenchError,
+    find_nginx,
+    find_postgresql,
+    mock_upstream,
+    nginx,
+    postgresql,
+    wait_until_quiet,
+)
+from report import Results, machine, markdown, progress, round_summary, write_page
+from workloads import DIRECT, GATEWAY, NGINX, OPEN_STREAMS, WARM_UP, Round, Run, Target, workloads
+
+PROMPT_TOKENS = 112  # what the mock upstream says of every request
+RATED_RECORDS, RATED_RECORDS_QUICK = 50_000, 10_000
+RATING_SECONDS = 300
+SETTLE_SECONDS = 60.0
+
+
+class Account:
+    """What the generator saw of its requests to the gateway, to be compared with the usage records."""
+
+    def __init__(self) -> None:
+        self.finished = self.begun = self.unsure = 0
+        self.errors: list[str] = []
+
+    def add(self, run: Run) -> Run:
+        self.finished += run["finished"]
+        self.begun += run["in_flight_begun"]
+        # No byte of an answer came: the request may not have been read, let alone accepted.
+        self.unsure += run["failed"] + run["in_flight"] - run["in_flight_begun"]
+        if run["first_error"]:
+            self.errors.append(run["first_error"])
+        return run
+
+    def verdict(self, measured: Gateway) -> str:
+        """Whether each request became exactly one usage record. Raises BenchError where it did not."""
+        expected = self.finished + self.begun
+        records = measured.wait_for_records(expected, seconds=SETTLE_SECONDS)
+        outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(records.by_outcome.items()))
+        if not expected <= records.count <= expected + self.unsure:
+            raise BenchError(f"{expected:,} requests (and {self.unsure} unsure) became {records.count:,}: {outcomes}")
+        if not self.unsure and records.prompt_tokens != expected * PROMPT_TOKENS:
+            raise BenchError(f"{expected:,} requests have {records.prompt_tokens:,} prompt tokens: {outcomes}")
+        unsure = f" (of {self.unsure} more no byte came back: {self.errors[:1]})" if self.unsure else ""
+        return (
+            f"Of {expected:,} requests to the gateway, {self.begun:,} were cut off by their client; each became one "
+            f"usage record ({outcomes}){unsure}."
+        )
+
+
+def measure_gateway(results: Results, *, rounds: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="token-factory-bench-") as name, mock_upstream(Path(name)) as port:
+        folder = Path(name)
+        account = Account()
+        with gateway(folder, upstream_url=f"http://127.0.0.1:{port}/v1") as measured, _peers(folder, port) as peers:
+            ours = Target(GATEWAY, measured.port, measured.key, (measured.pid,))
+            results.memory_mb = _memory_mb(ours, account)
+            wait_until_quiet(port)
+            targets = [Target(DIRECT, port), *peers, ours]
+            results.targets = [target.name for target in targets]
+            for number in range(rounds):
+                results.rounds.append(_round(targets, account, quick=results.quick))
+                progress(f"round {number + 1} of {rounds}: {round_summary(results.rounds[-1], results.targets)}")
+            results.records = account.verdict(measured)
+
+
+@contextmanager
+def _peers(folder: Path, upstream_port: int) -> Iterator[list[Target]]:
+    if find_nginx() is None:
+        progress("nginx is not installed: no row of it")
+        yield []
+        return
+    with nginx(folder, upstream_port=upstream_port) as port:
+        yield [Target(NGINX, port)]
+
+
+def _memory_mb(ours: Target, account: Account) -> float:
+    """What 1,000 open streams add to a process that has served and is quiet."""
+    account.add(ours.measure(WARM_UP))
+    process = account.add(ours.measure(OPEN_STREAMS))["processes"][0]
+    return float(process["rss_top_kb"] - process["rss_start_kb"]) / 1024
+
+
+def _round(targets: Sequence[Target], account: Account, *, quick: bool) -> Round:
+    done: dict[str, dict[str, Run]] = {}
+    for workload in workloads(quick=quick):
+        for target in targets:
+            if quick and workload.pace_us and target.name == NGINX:
+                continue
+            run = target.measure(workload)
+            done.setdefault(workload.name, {})[target.name] = account.add(run) if target.name == GATEWAY else run
+    return done
+
+
+def measure_rating(results: Results) -> None:
+    count = RATED_RECORDS_QUICK if results.quick else RATED_RECORDS
+    with tempfile.TemporaryDirectory(prefix="token-factory-bench-") as name:
+        results.rating.append(_rate(Path(name), count, name="SQLite"))
+        progress("rated on SQLite")
+    if find_postgresql() is None:
+        progress("PostgreSQL is not installed: no row of it")
+        return
+    with tempfile.TemporaryDirectory(prefix="token-factory-bench-") as name, postgresql(Path(name)) as url:
+        results.rating.append(_rate(Path(name), count, name="PostgreSQL", DATABASE_URL=url))
+        progress("rated on PostgreSQL")
+
+
+def _rate(folder: Path, count: int, *, name: str, **variables: str) -> dict[str, Any]:
+    command: list[str | Path] = [sys.executable, BENCH / "rating_speed.py", "--records", str(count)]
+    environment = product_environment(folder, **variables)
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT, check=True, stdout=subprocess.PIPE, timeout=RATING_SECONDS
+    )
+    return {"name": name, **json.loads(done.stdout)}
+
+
+def _keep(results: Results) -> Path:
+    """The raw figures, for whoever wants more than the table."""
+    BUILD.mkdir(exist_ok=True)
+    file = BUILD / "results.json"
+    raw = {"machine": results.machine, "memory_mb": results.memory_mb, "rating": results.rating}
+    file.write_text(json.dumps(raw | {"rounds": results.rounds}, indent=1))
+    return file
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, choices=range(1, 11), metavar="1-10")
+    parser.add_argument("--quick", action="store_true", help="one short round: a look, not a measurement")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
+    parser.add_argument("--only", choices=["gateway", "rating"], help="one of the two groups")
+    options = parser.parse_args()
+    # A supervisor's SIGTERM ends what was started, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    results = Results(quick=options.quick, targets=[], machine=machine())
+    try:
+        if options.only != "rating":
+            measure_gateway(results, rounds=1 if options.quick else options.rounds)
+        if options.only != "gateway":
+            measure_rating(results)
+    except KeyboardInterrupt:
+        progress("interrupted")
+        return 130
+    except (BenchError, subprocess.SubprocessError) as error:
+        progress(f"bench: {error}")
+        return 1
+    text = markdown(results)
+    print(text)
+    progress(f"raw figures: {_keep(results).relative_to(ROOT)}")
+    if options.write:
+        write_page(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
