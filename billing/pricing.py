@@ -32,6 +32,9 @@ class Metered(StrEnum):
     CHARACTER = "character"
 
 
+METERS = tuple(meter.value for meter in Metered)
+
+
 class RateError(ValueError):
     """A rate that cannot be charged exactly; the message says why, for the person who typed it."""
 
@@ -92,14 +95,14 @@ def units_of(usage: Usage, *, has_cache_rate: bool) -> dict[str, int]:
     """
     prompt = _within(usage.prompt_tokens, MAX_TOKENS)
     cached = _within(usage.cached_tokens, prompt) if has_cache_rate else 0
-    units = {
-        Metered.INPUT.value: prompt - cached,
-        Metered.CACHE_READ.value: cached,
-        Metered.OUTPUT.value: _within(usage.completion_tokens, MAX_TOKENS),
-        Metered.PAGE.value: _within(usage.pages, MAX_PAGES),
-        Metered.CHARACTER.value: _within(usage.characters, MAX_TOKENS),
-    }
-    return {meter: count for meter, count in units.items() if count}
+    counts = (
+        prompt - cached,
+        cached,
+        _within(usage.completion_tokens, MAX_TOKENS),
+        _within(usage.pages, MAX_PAGES),
+        _within(usage.characters, MAX_TOKENS),
+    )
+    return {meter: count for meter, count in zip(METERS, counts, strict=True) if count}
 
 
 def charges(units: Mapping[str, int], prices: Mapping[str, int]) -> list[Part]:
@@ -119,4 +122,6 @@ def format_points(amount_ppt: int) -> str:
 
 
 def _within(count: int, ceiling: int) -> int:
-    return max(0, min(count, ceiling))
+    if count < 0:
+        return 0
+    return count if count < ceiling else ceiling

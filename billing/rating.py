@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from billing.bulk import insert_json
 from billing.models import Charge, Outcome, Rollup, Source, UsageRecord
-from billing.pricing import Metered, Part, Usage, charges, is_unpriced, units_of
+from billing.pricing import METERS, Part, Usage, charges, is_unpriced, units_of
 from billing.rates import RateCard
 
 logger = logging.getLogger(__name__)
@@ -27,9 +27,8 @@ QUARTER_SECONDS = 900
 DEFAULT_BATCH = 2_000
 CHARGED_OUTCOMES = frozenset({Outcome.OK.value, Outcome.CLIENT_GONE.value, Outcome.STOPPED.value})
 _CELL = ("team_id", "quarter_at", "key_id", "member_id", "model", "endpoint", "source")
-_METERS = tuple(meter.value for meter in Metered)
-_SUMS = ("requests", "errors", "amount_ppt", *(f"{meter}_units" for meter in _METERS))
-_UNITS_AT = {meter: _SUMS.index(f"{meter}_units") for meter in _METERS}
+_SUMS = ("requests", "errors", "amount_ppt", *(f"{meter}_units" for meter in METERS))
+_UNITS_AT = {meter: _SUMS.index(f"{meter}_units") for meter in METERS}
 _CHARGE_COLUMNS = ("record_id", "meter", "units", "price_ppt", "amount_ppt", "created_at")
 _ADDITIONS = ", ".join(f"{name} = billing_rollup.{name} + excluded.{name}" for name in _SUMS)
 _ADD_TO_CELL = f"({', '.join(_CELL)}) DO UPDATE SET {_ADDITIONS}"
