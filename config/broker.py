@@ -25,24 +25,22 @@ class Channel(filesystem.Channel):
         with self._locked():
             return super().get_table(exchange)
 
-    def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
+    def _queue_bind(self, *binding: Any) -> None:
         with self._locked():
-            super()._queue_bind(exchange, routing_key, pattern, queue)
+            super()._queue_bind(*binding)
 
-    def _put(self, queue: str, payload: Any, **kwargs: Any) -> None:
+    def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
         name = f"{time.time_ns()}-{uuid.uuid4().hex}.{queue}.msg"
         unfinished = Path(self.data_folder_out, f"{name}.new")
-        unfinished.write_text(dumps(payload))
+        unfinished.write_text(dumps(message))
         unfinished.rename(Path(self.data_folder_out, name))
 
-    def _get(self, queue: str) -> Any:
+    def _get(self, queue: str, timeout: float | None = None) -> Any:
         folder = Path(self.data_folder_in)
-        for name in sorted(os.listdir(folder)):
-            if not name.endswith(f".{queue}.msg"):
-                continue
-            taken = folder / f"{name}.taken"
+        for file in sorted(folder.glob(f"*.{queue}.msg")):
+            taken = file.with_name(f"{file.name}.taken")
             try:
-                (folder / name).rename(taken)
+                file.rename(taken)
             except FileNotFoundError:
                 # Another worker was first.
                 continue
@@ -52,7 +50,7 @@ class Channel(filesystem.Channel):
         raise Empty
 
     def _size(self, queue: str) -> int:
-        return sum(name.endswith(f".{queue}.msg") for name in os.listdir(self.data_folder_in))
+        return sum(1 for _ in Path(self.data_folder_in).glob(f"*.{queue}.msg"))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

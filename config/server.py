@@ -64,7 +64,6 @@ def config(*, drain_seconds: int) -> uvicorn.Config:
         lifespan="on",
         log_config=None,
         access_log=False,
-        # The client address is worked out by the gateway, from TRUSTED_PROXIES.
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=drain_seconds,

@@ -40,7 +40,6 @@ ALLOWED_HOSTS = env.items(
 )
 HTTPS = SITE_URL.startswith("https://")
 CSRF_TRUSTED_ORIGINS = [SITE_URL]
-TRUSTED_PROXIES = env.items("TRUSTED_PROXIES", help="Networks whose X-Forwarded-For is believed, comma-separated.")
 if HTTPS:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 

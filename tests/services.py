@@ -93,7 +93,7 @@ def postgresql_server(folder: Path) -> Iterator[str]:
         **options,  # type: ignore[call-overload]
     )
     try:
-        ready = [programs / "pg_isready", "-h", "127.0.0.1", "-p", str(port), "-q"]
+        ready = [str(programs / "pg_isready"), "-h", "127.0.0.1", "-p", str(port), "-q"]
         wait_until(lambda: subprocess.run(ready, check=False).returncode == 0, what="PostgreSQL accepting connections")
         yield f"postgres://postgres@127.0.0.1:{port}/postgres"
     finally:

@@ -172,15 +172,12 @@ def test_each_request_leaves_one_rated_record(client: openai.OpenAI, demo_instal
         model="DeepSeek-V4-Flash", messages=[{"role": "user", "content": "Once [[tokens=30]]"}]
     )
     request_id = raw.headers["x-request-id"].replace("-", "")
-    sql = f"select completion_tokens, rated_at is not null from billing_usagerecord where id = '{request_id}'"
-    wait_until(
-        lambda: demo_installation.query(sql) == [[raw.parse().usage.completion_tokens, 1]], what="the rated record"
-    )  # type: ignore[union-attr]
-    amounts = dict(
-        demo_installation.query(f"select meter, amount_ppt from billing_charge where record_id = '{request_id}'")
-    )
     usage = raw.parse().usage
     assert usage is not None
+    sql = f"select completion_tokens, rated_at is not null from billing_usagerecord where id = '{request_id}'"
+    wait_until(lambda: demo_installation.query(sql) == [[usage.completion_tokens, 1]], what="the rated record")
+    charged = f"select meter, amount_ppt from billing_charge where record_id = '{request_id}'"
+    amounts = dict(demo_installation.query(charged))
     assert amounts["output"] == usage.completion_tokens * 280_000
 
 

@@ -20,6 +20,7 @@ from django.core.management.base import BaseCommand, CommandError
 from accounts.bootstrap import Bootstrap, first_owner
 from config.processes import Child, Family, Hopeless
 from config.server import listen
+from gateway.runtime import RuntimeSettings
 
 INTERRUPT_SECONDS = 4.0
 INTERRUPT_DRAIN_SECONDS = 2
@@ -42,6 +43,7 @@ class Command(BaseCommand):
             raise CommandError(
                 "More than one web process needs REDIS_URL: limits and signals are shared through Redis."
             )
+        _check_gateway()
         web_socket = _listen(options["host"], options["port"])
         port = web_socket.getsockname()[1]
         call_command("migrate", verbosity=0, interactive=False)
@@ -114,6 +116,14 @@ class _Stopper:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
+
+
+def _check_gateway() -> None:
+    """Say at once what the web processes would refuse to start with."""
+    try:
+        RuntimeSettings.from_django()
+    except ValueError as error:
+        raise CommandError(str(error)) from None
 
 
 def _own_upstreams() -> bool:
