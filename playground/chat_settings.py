@@ -46,7 +46,8 @@ class SettingsForm(forms.Form):
     def settings(self) -> dict[str, Any]:
         """What is kept on the conversation: only what differs from saying nothing."""
         values = {name: value for name, value in self.cleaned_data.items() if name in SETTINGS}
-        return {name: value for name, value in values.items() if value not in ("", None, False)}
+        # Not `in ("", None, False)`: a temperature of 0 equals False.
+        return {name: value for name, value in values.items() if not (value is None or value is False or value == "")}
 
 
 SETTINGS = ("system", "effort", "thinking", "temperature", "top_p", "max_tokens")

@@ -57,7 +57,10 @@ BY_STATUS = {
 }
 
 
-def explain(error: dict[str, Any]) -> Problem:
-    """`error` as a turn keeps it: status, message, code."""
-    title, advice = BY_CODE.get(error.get("code") or "") or BY_STATUS.get(error.get("status") or 0) or INTERNAL
+def explain(error: dict[str, Any], *, begun: bool = False) -> Problem:
+    """`error` as a turn keeps it: status, message, code. `begun`: part of the answer had come."""
+    code, status = error.get("code") or "", error.get("status") or 0
+    if begun and code == "upstream_unavailable":
+        code = "upstream_error"
+    title, advice = BY_CODE.get(code) or BY_STATUS.get(status) or INTERNAL
     return Problem(title, advice, detail=error.get("message") or "")

@@ -39,7 +39,9 @@ class ShownTurn:
 
     @property
     def problem(self) -> Problem | None:
-        return explain(self.turn.error) if self.turn.error is not None else None
+        if self.turn.error is None:
+            return None
+        return explain(self.turn.error, begun=bool(self.turn.content or self.turn.reasoning))
 
     @property
     def note(self) -> str | Promise:

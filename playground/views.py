@@ -93,8 +93,11 @@ def code(request: PersonRequest) -> HttpResponse:
         return render(request, "playground/code.html", {"form": form})
     messages = chats.messages_of(_history(request))
     draft = request.POST.get("message", "").strip()
-    if draft or not messages:
-        messages.append({"role": "user", "content": draft or gettext("Hello!")})
+    if draft:
+        messages.append({"role": "user", "content": draft})
+    elif messages and messages[-1]["role"] == Turn.Role.ASSISTANT:
+        messages.pop()  # nothing to send now: show the request that was answered last
+    messages = messages or [{"role": "user", "content": gettext("Hello!")}]
     body = request_body(model=form.models[form.cleaned_data["model"]], settings=form.settings(), messages=messages)
     return render(request, "playground/code.html", {"examples": chat_examples(body=body, site_url=site.SITE_URL)})
 

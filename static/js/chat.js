@@ -11,7 +11,7 @@ const announcer = document.getElementById("announcer");
 
 const NEAR_PX = 48;
 let following = true;
-const toEnd = () => scroller.scrollTo({ top: scroller.scrollHeight, behavior: "instant" });
+const toEnd = () => !document.getElementById("welcome") && scroller.scrollTo({ top: scroller.scrollHeight, behavior: "instant" });
 
 scroller.addEventListener("scroll", () => {
   following = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_PX;

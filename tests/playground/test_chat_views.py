@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from django.http import StreamingHttpResponse
@@ -43,8 +43,7 @@ async def browser(user: User) -> AsyncClient:
 
 async def events_of(client: AsyncClient, turn: Turn) -> list[tuple[str, str]]:
     response = await client.get(reverse("playground:stream", args=[turn.conversation_id, turn.pk]))
-    assert isinstance(response, StreamingHttpResponse)
-    body = b"".join([part async for part in response]).decode()
+    body = b"".join([part async for part in cast(StreamingHttpResponse, response)]).decode()
     response.close()
     found = []
     for block in body.split("\n\n"):

@@ -1,0 +1,81 @@
+"""Home and model pages: open to everybody, true to the catalog and the rate card."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.core.management import call_command
+from django.test import AsyncClient
+
+from gateway.catalog import load
+from gateway.runtime import Runtime
+from tests.playground.conftest import Serve
+
+
+@pytest.fixture
+def rates(transactional_db: None) -> None:
+    call_command("load_rates", verbosity=0)
+
+
+def facts(html: str) -> dict[str, str]:
+    text = re.sub(r"\s+", " ", html)
+    pairs = re.findall(r"<dt>(.*?)</dt>\s*<dd[^>]*>(.*?)</dd>", text)
+    return {re.sub(r"<[^>]+>", "", name): re.sub(r"<[^>]+>", "", value).strip() for name, value in pairs}
+
+
+def test_every_model_of_the_catalog_has_a_page(serve: Serve, rates: None) -> None:
+    async def scenario(running: Runtime) -> None:
+        client = AsyncClient()
+        listed = (await client.get("/models/")).content.decode()
+        for model in load().values():
+            assert f'href="/models/{model.id}"' in listed
+            response = await client.get(f"/models/{model.id}")
+            assert response.status_code == 200
+            assert model.endpoint_path in response.content.decode()
+
+    serve(scenario)
+
+
+def test_a_page_shows_tiers_rules_and_rates(serve: Serve, rates: None) -> None:
+    async def scenario(running: Runtime) -> None:
+        shown = facts((await AsyncClient().get("/models/Qwen3.8-27B")).content.decode())
+        assert shown["Context"] == "262,144 tokens"
+        assert shown["Effort"] == "low medium xhigh default"
+        assert shown["System message"] == "At most one, and it must come first"
+        assert shown["Image usage"] == "usage.prompt_tokens_details.multimodal_tokens.image"
+        assert (shown["Input tokens"], shown["Cache-read tokens"], shown["Output tokens"]) == (
+            "0.035",
+            "0.0007",
+            "0.07",
+        )
+
+    serve(scenario)
+
+
+def test_pages_and_characters_are_priced_in_their_own_unit(serve: Serve, rates: None) -> None:
+    async def scenario(running: Runtime) -> None:
+        client = AsyncClient()
+        ocr = (await client.get("/models/MinerU2.5-Pro")).content.decode()
+        assert facts(ocr)["Pages"] == "0.001"
+        assert "points per page" in ocr
+        assert "points per million characters" in (await client.get("/models/OmniVoice")).content.decode()
+
+    serve(scenario)
+
+
+def test_an_unknown_model_is_a_404(serve: Serve) -> None:
+    async def scenario(running: Runtime) -> None:
+        assert (await AsyncClient().get("/models/nothing/at-all")).status_code == 404
+
+    serve(scenario)
+
+
+def test_home_says_what_this_is_and_shows_the_call(serve: Serve) -> None:
+    async def scenario(running: Runtime) -> None:
+        html = (await AsyncClient().get("/")).content.decode()
+        assert "/accounts/login/?next=/playground/" in html
+        assert "/v1/chat/completions" in html
+        assert "TOKEN_FACTORY_KEY" in html
+
+    serve(scenario)
