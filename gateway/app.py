@@ -54,6 +54,13 @@ class Request:
     def belongs_to(self, request_id: str) -> None:
         self._request_id = request_id.encode("ascii")
 
+    def wants_portable(self) -> bool | None:
+        """What `x-portable` says; None where it is not sent, and the key decides."""
+        for name, value in self.scope["headers"]:
+            if name == b"x-portable":
+                return value.strip().lower() in (b"1", b"true")
+        return None
+
     async def caller(self) -> Caller:
         credential = presented(self.scope["headers"], session_cookie=SESSION_COOKIE)
         if credential.secret is not None:
@@ -66,7 +73,7 @@ class Request:
 async def chat_completions(request: Request) -> None:
     caller = await request.caller()
     document = parse_json_object(await read_body(request.scope, request.receive))
-    chat = request.runtime.parse_chat(document, caller=caller)
+    chat = request.runtime.parse_chat(document, caller=caller, portable=request.wants_portable())
     relay = request.runtime.relay
     call = relay.call(chat, caller=caller)
     request.belongs_to(call.request_id)

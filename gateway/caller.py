@@ -9,9 +9,13 @@ from billing.models import Source
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`key_id` is 0 for a browser session, `member_id` the key's maker or the person at the browser (0: gone)."""
+    """`key_id` is 0 for a browser session, `member_id` the key's maker or the person at the browser (0: gone).
+
+    `portable`: requests are adapted to the model (`gateway.portable`) unless they say otherwise themselves.
+    """
 
     team_id: int
     key_id: int
     member_id: int
     source: Source
+    portable: bool = False

@@ -31,6 +31,8 @@ def answer_headers(call: Call, request: ChatRequest) -> Headers:
     if request.dropped:
         names = ", ".join(printable(name) for name in sorted(request.dropped)[:MAX_DROPPED_NAMED])
         headers.append((b"x-dropped-params", names.encode("ascii")))
+    if request.adapted:
+        headers.append((b"x-adapted", ", ".join(request.adapted).encode("ascii")))
     return headers
 
 

@@ -16,6 +16,7 @@ from gateway.caller import Caller
 from gateway.catalog import BUNDLED, Catalog, Model, load
 from gateway.credentials import KeyRing
 from gateway.key_epochs import epoch_reader
+from gateway.portable import adapt
 from gateway.relay import Answer, Relay, RelaySettings
 from gateway.schema import ChatRequest, Json, parse_chat_request
 from gateway.transport import Transport
@@ -83,8 +84,17 @@ class Runtime:
         """What the caller may use and some upstream serves now."""
         return self.upstreams.models()
 
-    def parse_chat(self, document: Json, *, caller: Caller) -> ChatRequest:
-        return parse_chat_request(document, find_model=self.upstreams.card)
+    def parse_chat(self, document: Json, *, caller: Caller, portable: bool | None = None) -> ChatRequest:
+        """The checked request; `portable` None leaves it to the caller's key whether it is adapted first."""
+        adapted: list[str] = []
+        if caller.portable if portable is None else portable:
+            name = document.get("model")
+            model = self.upstreams.card(name) if isinstance(name, str) else None
+            if model is not None and model.is_chat:
+                document, adapted = adapt(document, model)
+        request = parse_chat_request(document, find_model=self.upstreams.card)
+        request.adapted = adapted
+        return request
 
     def chat(self, *, caller: Caller, body: dict[str, Any]) -> Answer:
         """A chat completion in process: an async context that yields the stream's chunks as objects.

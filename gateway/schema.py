@@ -29,13 +29,17 @@ BOTH_EFFORTS = "Cannot specify both reasoning_effort and reasoning.effort. Use o
 
 @dataclass(slots=True)
 class ChatRequest:
-    """What goes on to the backend (`body`, its `model` still the public id) and what does not (`dropped`)."""
+    """What goes on to the backend (`body`, its `model` still the public id) and what does not (`dropped`).
+
+    `adapted` says in short words what portable mode had changed before.
+    """
 
     model: str
     body: Json
     stream: bool = False
     include_usage: bool = False
     dropped: list[str] = field(default_factory=list)
+    adapted: list[str] = field(default_factory=list)
 
 
 def parse_json_object(raw: bytes) -> Json:
