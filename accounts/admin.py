@@ -56,7 +56,17 @@ class MembershipAdmin(admin.ModelAdmin[Membership]):
 class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
     """To look at. Keys are made and revoked where every process hears of it, and are never deleted."""
 
-    list_display = ("name", "hint", "team", "created_by", "created_at", "expires_at", "revoked_at", "last_used_at")
+    list_display = (
+        "name",
+        "hint",
+        "team",
+        "created_by",
+        "created_at",
+        "expires_at",
+        "disabled_at",
+        "revoked_at",
+        "last_used_at",
+    )
     search_fields = ("name", "team__name", "created_by__email", "last_four")
     list_select_related = ("team", "created_by")
     fields = list_display

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractUser
@@ -55,7 +55,19 @@ class Role(models.TextChoices):
     VIEWER = "viewer", _("Viewer")
 
 
+class PointsPeriod(models.TextChoices):
+    """When a limit of points begins anew: at midnight or on the first of the month, both in the team's zone; or never,
+    and the last 24 hours count.
+    """
+
+    DAY = "day", _("Day")
+    MONTH = "month", _("Month")
+    ROLLING = "rolling", _("Rolling 24 hours")
+
+
 class Team(models.Model):
+    """Limits: null (blank) takes the site's default, 0 means none."""
+
     name = models.CharField(_("name"), max_length=120)
     time_zone = models.CharField(_("time zone"), max_length=64)
     members = models.ManyToManyField(settings.AUTH_USER_MODEL, through="Membership", related_name="teams")
@@ -63,6 +75,9 @@ class Team(models.Model):
     personal_of = models.OneToOneField(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="personal_team"
     )
+    rpm_limit = models.PositiveIntegerField(_("requests a minute"), null=True, blank=True)
+    points_limit_ppt = models.BigIntegerField(null=True, blank=True)
+    points_period = models.CharField(_("period of the points"), max_length=8, choices=PointsPeriod, blank=True)
     created_at = models.DateTimeField(_("created"), default=timezone.now)
 
     class Meta:
@@ -88,8 +103,21 @@ class Membership(models.Model):
         return f"{self.user} in {self.team}"
 
 
+class KeyEndpoint(models.TextChoices):
+    """What a key can be limited to; the gateway knows each of its paths by one of these."""
+
+    CHAT = "chat", _("Chat completions")
+    MESSAGES = "messages", _("Messages")
+    OCR = "ocr", _("OCR")
+    SPEECH = "speech", _("Speech")
+    SYSTEMONE = "systemone", _("Decisions")
+    MODELS = "models", _("List of models")
+    SPACES = "spaces", _("Dedicated endpoints")
+
+
 class KeyState(models.TextChoices):
     ACTIVE = "active", _("Active")
+    DISABLED = "disabled", _("Disabled")
     EXPIRED = "expired", _("Expired")
     REVOKED = "revoked", _("Revoked")
 
@@ -97,7 +125,16 @@ class KeyState(models.TextChoices):
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
     def usable(self) -> Self:
         """Keys that authenticate a request begun now."""
-        return self.filter(revoked_at=None).exclude(expires_at__lte=timezone.now())
+        return self.filter(revoked_at=None, disabled_at=None).exclude(expires_at__lte=timezone.now())
+
+    def with_secret(self, digest: str) -> Self:
+        """The key a secret's digest belongs to: its secret of now, or the one before while that is still honoured."""
+        before = models.Q(previous_digest=digest, previous_until__gt=timezone.now())
+        return self.filter(models.Q(digest=digest) | before)
+
+    def by_any_secret(self, digest: str) -> Self:
+        """The same without asking what is still honoured: whose secret this is, or was before the last rotation."""
+        return self.filter(models.Q(digest=digest) | models.Q(previous_digest=digest))
 
     def mark_used(self, latest: Mapping[int, datetime]) -> None:
         """Note each key's latest use; an older moment that arrives late changes nothing.
@@ -116,7 +153,11 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
 
 
 class ApiKey(models.Model):
-    """A team's key. The secret is shown once; only its SHA-256 is kept (192 random bits need no salt)."""
+    """A team's key. The secret is shown once; only its SHA-256 is kept (192 random bits need no salt).
+
+    Rotation gives the same row another secret; `previous_digest` is the one before, good until `previous_until`.
+    Scopes: an empty list allows all. Limits: null takes the site's default (of points: the team's alone), 0 means none.
+    """
 
     team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="api_keys")
     # A person may go; the team's keys and their history stay.
@@ -130,8 +171,19 @@ class ApiKey(models.Model):
     created_at = models.DateTimeField(_("created"), default=timezone.now)
     expires_at = models.DateTimeField(_("expires"), null=True, blank=True)
     revoked_at = models.DateTimeField(_("revoked"), null=True, blank=True)
+    disabled_at = models.DateTimeField(_("disabled"), null=True, blank=True)
+    previous_digest = models.CharField(max_length=64, null=True, blank=True, unique=True)
+    previous_until = models.DateTimeField(null=True, blank=True)
+    endpoints = models.JSONField(_("endpoints"), default=list, blank=True)
+    networks = models.JSONField(_("networks"), default=list, blank=True)
+    rpm_limit = models.PositiveIntegerField(_("requests a minute"), null=True, blank=True)
+    concurrency_limit = models.PositiveIntegerField(_("requests in flight"), null=True, blank=True)
+    points_limit_ppt = models.BigIntegerField(null=True, blank=True)
+    portable = models.BooleanField(_("portable mode"), default=False)
     # Written in batches as usage arrives, never on the way of a request.
     last_used_at = models.DateTimeField(_("last used"), null=True, blank=True)
+    # The last of the fields: from here on `models` is no longer Django's module in this class body.
+    models = models.JSONField(_("models"), default=list, blank=True)
 
     objects = ApiKeyQuerySet.as_manager()
 
@@ -154,4 +206,107 @@ class ApiKey(models.Model):
             return KeyState.REVOKED
         if self.expires_at and self.expires_at <= timezone.now():
             return KeyState.EXPIRED
-        return KeyState.ACTIVE
+        return KeyState.DISABLED if self.disabled_at else KeyState.ACTIVE
+
+    def good_until(self, digest: str) -> datetime | None:
+        """The moment from which the secret of this digest is refused though nobody changes anything; None is never."""
+        ends = [self.expires_at, self.previous_until if digest == self.previous_digest else None]
+        return min((moment for moment in ends if moment), default=None)
+
+
+class InvitationQuerySet(models.QuerySet["Invitation"]):
+    def open(self) -> Self:
+        """Those that can be accepted now."""
+        return self.pending().filter(expires_at__gt=timezone.now())
+
+    def pending(self) -> Self:
+        """Neither accepted nor revoked; those that have expired too, until somebody clears them away."""
+        return self.filter(accepted_at=None, revoked_at=None)
+
+
+class Invitation(models.Model):
+    """A place in a team, offered to an e-mail address. The link's token is in the mail; only its SHA-256 is kept."""
+
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="invitations")
+    email = models.EmailField(_("e-mail address"))
+    role = models.CharField(_("role"), max_length=8, choices=Role, default=Role.MEMBER)
+    digest = models.CharField(max_length=64, unique=True)
+    invited_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(_("created"), default=timezone.now)
+    expires_at = models.DateTimeField(_("expires"))
+    accepted_at = models.DateTimeField(_("accepted"), null=True, blank=True)
+    revoked_at = models.DateTimeField(_("revoked"), null=True, blank=True)
+
+    objects = InvitationQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("invitation")
+        verbose_name_plural = _("invitations")
+        ordering = ["-created_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["team", "email"],
+                condition=models.Q(accepted_at=None, revoked_at=None),
+                name="one_pending_invitation_an_address",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.email
+
+    @property
+    def has_expired(self) -> bool:
+        return self.expires_at <= timezone.now()
+
+
+class AppendOnly(TypeError):
+    """Somebody tried to change or remove what is only ever added to."""
+
+
+class AuditQuerySet(models.QuerySet["AuditEntry"]):
+    def update(self, **fields: Any) -> int:
+        raise AppendOnly("audit entries are not changed")
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        raise AppendOnly("audit entries are not removed")
+
+
+class AuditEntry(models.Model):
+    """Who did what to which object, from where, when. Only added to; `accounts.audit.record` writes it.
+
+    People and objects are numbers and names as they were: the entry outlives both. `details` holds what
+    changed, never a secret. Without a team it is about a person's own account.
+    """
+
+    team = models.ForeignKey(Team, null=True, on_delete=models.PROTECT, related_name="audit_entries")
+    at = models.DateTimeField(default=timezone.now)
+    actor_id = models.BigIntegerField(null=True)
+    actor_name = models.CharField(max_length=254)
+    action = models.CharField(max_length=40)
+    object_type = models.CharField(max_length=20)
+    object_id = models.BigIntegerField(null=True)
+    object_name = models.CharField(max_length=254)
+    details = models.JSONField(default=dict)
+    address = models.CharField(max_length=64, blank=True)
+
+    objects = AuditQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("audit entry")
+        verbose_name_plural = _("audit log")
+        ordering = ["-at", "-id"]
+        indexes = [
+            models.Index(fields=["team", "-at", "-id"], name="team_audit_log"),
+            models.Index(fields=["actor_id", "-at"], name="actor_audit_log"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.actor_name} {self.action} {self.object_name}"
+
+    def save(self, **options: Any) -> None:
+        if not self._state.adding:
+            raise AppendOnly("audit entries are not changed")
+        super().save(**options)
+
+    def delete(self, using: Any = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
+        raise AppendOnly("audit entries are not removed")
