@@ -55,13 +55,13 @@ class _Server(uvicorn.Server):
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m gateway.demo",
-        description="A chat backend without a model. It behaves on the wire as each catalog model's own "
+        description="A backend without a model. It behaves on the wire as each catalog model's own "
         "backend does and answers with text about the prompt.",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one (default)")
     parser.add_argument("--fd", type=int, help="listen on this inherited socket instead of host and port")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="append one JSON line per chat request to FILE")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="append one JSON line per request to FILE")
     parser.add_argument(
         "--pace-seconds",
         type=float,

@@ -1,7 +1,10 @@
 """The demo backend as an ASGI application.
 
-GET  /v1/models               the chat models of the catalog
+GET  /v1/models               the models of the catalog
 POST /v1/chat/completions     as the model's own backend answers it, streaming or not
+POST /v1/ocr                  a PDF's text or a description of a picture, page by page
+POST /v1/audio/speech         a text as sound
+POST /v1/systemone            questions with a probability for every answer
 GET  /health                  200 while it runs
 """
 
@@ -15,6 +18,7 @@ from typing import Any
 from gateway.demo import chat_request, generation, prompt, rules, wire
 from gateway.demo.chat_request import ChatRequest
 from gateway.demo.connection import ClientGone, Connection, Receive, Scope, Send
+from gateway.demo.endpoints import Endpoints
 from gateway.demo.generation import Choice, Kind
 from gateway.demo.prefix_cache import PrefixCache
 from gateway.demo.refusal import Refusal
@@ -36,6 +40,7 @@ class DemoBackend:
         self.settings = settings
         self._cache = PrefixCache(blocks=settings.cached_blocks)
         self._log = RequestLog(settings.log)
+        self._others = Endpoints(settings, self._log)
         self._started_at = int(time.time())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,6 +54,12 @@ class DemoBackend:
                 await connection.answer(200, self._models())
             case "POST", "/v1/chat/completions":
                 await self._chat(connection)
+            case "POST", "/v1/ocr":
+                await self._others.ocr(connection)
+            case "POST", "/v1/audio/speech":
+                await self._others.speech(connection)
+            case "POST", "/v1/systemone":
+                await self._others.systemone(connection)
             case "GET", "/health":
                 await connection.answer(200, {"status": "ok"})
             case _:
@@ -65,7 +76,7 @@ class DemoBackend:
                 "parent": None,
                 "max_model_len": model.context_length,
             }
-            for model in self.settings.catalog.chat_models()
+            for model in self.settings.catalog.values()
         ]
         return {"object": "list", "data": data}
 
@@ -154,6 +165,7 @@ class DemoBackend:
         self._log.write(
             {
                 "request_id": connection.header("x-request-id"),
+                "endpoint": "chat",
                 "model": body.get("model"),
                 "status": status,
                 "stream": body.get("stream") is True,

@@ -44,16 +44,16 @@ class Connection:
 
     async def answer(self, status: int, document: object) -> None:
         body = orjson.dumps(document)
-        await self._start(status, b"application/json", length=len(body))
+        await self.start(status, b"application/json", length=len(body))
         await self._send({"type": "http.response.body", "body": body})
 
     async def start_stream(self) -> None:
-        await self._start(200, b"text/event-stream; charset=utf-8", length=None)
+        await self.start(200, b"text/event-stream; charset=utf-8")
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
         await self._send({"type": "http.response.body", "body": data, "more_body": not last})
 
-    async def _start(self, status: int, content_type: bytes, *, length: int | None) -> None:
+    async def start(self, status: int, content_type: bytes, *, length: int | None = None) -> None:
         headers = [(b"content-type", content_type)]
         if length is not None:
             headers.append((b"content-length", str(length).encode()))

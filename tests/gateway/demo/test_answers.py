@@ -48,7 +48,7 @@ def test_a_wished_length_is_exact(demo: Demo, wished: int) -> None:
     assert answer["usage"]["completion_tokens"] == wished
 
 
-def test_lists_the_chat_models(demo: Demo) -> None:
+def test_lists_every_model_of_the_catalog(demo: Demo) -> None:
     listed: Json = demo.http.get("/v1/models").json()
     assert listed["object"] == "list"
     assert [model["id"] for model in listed["data"]] == [
@@ -63,6 +63,11 @@ def test_lists_the_chat_models(demo: Demo) -> None:
         "MiniCPM-V-4.7-1B",
         "MiniCPM-V-4.7-35B-A3B",
         "Gemma-4-31B-IT",
+        "MinerU2.5-Pro",
+        "OmniVoice",
+        "Clef",
+        "d3",
+        "d3-flash",
         "Qwen/Qwen3-30B-A3B-FP8",
     ]
 
