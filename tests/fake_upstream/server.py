@@ -10,7 +10,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,23 +55,18 @@ class Wire:
 
     @property
     def unsent_bytes(self) -> int:
-        size: int = self._writer.transport.get_write_buffer_size()  # type: ignore[attr-defined]
-        return size
+        return self._writer.transport.get_write_buffer_size()
 
     async def until_hangup(self) -> None:
         """Returns once the gateway has closed the connection."""
-        try:
+        with suppress(ConnectionError):
             while await self._reader.read(65536):
                 pass
-        except ConnectionError:
-            pass
 
     async def close(self) -> None:
         self._writer.close()
-        try:
+        with suppress(ConnectionError, ssl.SSLError):
             await self._writer.wait_closed()
-        except (ConnectionError, ssl.SSLError):
-            pass
 
     def reset(self) -> None:
         """Close with a TCP reset instead of an orderly end."""

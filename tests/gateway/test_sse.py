@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -30,7 +32,7 @@ def byte_streams(draw: st.DrawFn) -> bytes:
 
 def in_pieces(data: bytes, cuts: list[int]) -> list[bytes]:
     places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
-    return [data[start:end] for start, end in zip(places, places[1:], strict=False)]
+    return [data[start:end] for start, end in pairwise(places)]
 
 
 def split(*pieces: bytes) -> list[bytes]:
