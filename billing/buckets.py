@@ -125,10 +125,10 @@ def buckets(start: datetime, end: datetime, *, interval: Interval, zone: ZoneInf
         day = day.replace(day=1)
     while (at := midnight(day, zone)) < end:
         yield at
-        day = _following_month(day) if interval == Interval.MONTH else day + timedelta(days=1)
+        day = following_month(day) if interval == Interval.MONTH else day + timedelta(days=1)
 
 
-def _following_month(day: date) -> date:
+def following_month(day: date) -> date:
     return (day.replace(day=28) + timedelta(days=4)).replace(day=1)
 
 

@@ -31,7 +31,7 @@ class Source(models.TextChoices):
 
 
 class Outcome(models.TextChoices):
-    """How a request ended. `ok`, `client_gone` and `stopped` are charged when the answer was a 2xx one."""
+    """How a request ended. It says nothing of the price: whatever a 2xx answer delivered is charged."""
 
     OK = "ok", _("Completed")
     ERROR = "error", _("Failed")
@@ -113,6 +113,12 @@ class Rate(models.Model):
         return earlier.exclude(pk=self.pk).exists()
 
 
+class UsageRecordQuerySet(models.QuerySet["UsageRecord"]):
+    def answered(self) -> Self:
+        """Requests that are charged: answered with 2xx by one of the site's models, however the answer ended."""
+        return self.filter(status__gte=200, status__lt=300).exclude(source=Source.DEDICATED)
+
+
 class UsageRecord(models.Model):
     """One request, finished. Its id is the request id the client saw.
 
@@ -150,10 +156,14 @@ class UsageRecord(models.Model):
     rated_at = models.DateTimeField(null=True)
     unpriced = models.BooleanField(default=False)
 
+    objects = UsageRecordQuerySet.as_manager()
+
     class Meta:
         indexes = [
             # The raters' queue, oldest first: it holds only what waits.
             models.Index(fields=["started_at"], name="unrated_records", condition=models.Q(rated_at=None)),
+            # What a team's quota has to add to its rollups.
+            models.Index(fields=["team_id", "started_at"], name="unrated_of_team", condition=models.Q(rated_at=None)),
             models.Index(fields=["team_id", "-started_at", "-id"], name="team_request_log"),
         ]
 

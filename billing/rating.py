@@ -25,7 +25,7 @@ from billing.rates import RateCard
 logger = logging.getLogger(__name__)
 QUARTER_SECONDS = 900
 DEFAULT_BATCH = 2_000
-CHARGED_OUTCOMES = frozenset({Outcome.OK.value, Outcome.CLIENT_GONE.value, Outcome.STOPPED.value})
+FAILED_OUTCOMES = frozenset({Outcome.ERROR.value, Outcome.INTERRUPTED.value})
 _CELL = ("team_id", "quarter_at", "key_id", "member_id", "model", "endpoint", "source")
 _SUMS = ("requests", "errors", "amount_ppt", *(f"{meter}_units" for meter in METERS))
 _UNITS_AT = {meter: _SUMS.index(f"{meter}_units") for meter in METERS}
@@ -55,7 +55,12 @@ class Waiting(NamedTuple):
 
     @property
     def is_charged(self) -> bool:
-        return 200 <= self.status < 300 and self.outcome in CHARGED_OUTCOMES
+        """By the status alone: a stream that died half-way has delivered what it delivered."""
+        return 200 <= self.status < 300
+
+    @property
+    def is_failed(self) -> bool:
+        return not self.is_charged or self.outcome in FAILED_OUTCOMES
 
 
 class Rated(NamedTuple):
@@ -139,7 +144,7 @@ class _Ledger:
             sums[2] += amount_ppt
             self._charges.append((record_id, meter, units, price_ppt, amount_ppt, self._created_at))
         sums[0] += 1
-        sums[1] += not record.is_charged
+        sums[1] += record.is_failed
 
     def write(self) -> None:
         _insert_charges(self._charges)

@@ -83,23 +83,29 @@ def test_the_oldest_wait_the_shortest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "is_charged"),
+    ("changes", "is_charged", "is_failed"),
     [
-        ({"outcome": "client_gone"}, True),
-        ({"outcome": "stopped"}, True),
-        ({"outcome": "error"}, False),
-        ({"outcome": "interrupted", "status": 0}, False),
-        ({"outcome": "error", "status": 400}, False),
-        ({"status": 503}, False),
+        ({"outcome": "client_gone"}, True, False),
+        ({"outcome": "stopped"}, True, False),
+        ({"outcome": "error"}, True, True),
+        ({"outcome": "interrupted"}, True, True),
+        ({"outcome": "interrupted", "status": 0}, False, True),
+        ({"status": 299}, True, False),
+        ({"status": 199}, False, True),
+        ({"status": 300}, False, True),
+        ({"outcome": "error", "status": 400}, False, True),
+        ({"status": 503}, False, True),
     ],
 )
-def test_only_answers_are_charged_but_all_requests_are_counted(changes: dict[str, Any], is_charged: bool) -> None:
+def test_whatever_a_2xx_answer_delivered_is_charged_and_every_request_counted(
+    changes: dict[str, Any], is_charged: bool, is_failed: bool
+) -> None:
     record = make_record(**changes)
     rate_all()
     assert bool(charges_of(record)) is is_charged
     assert totals().get("amount_ppt", 0) == (EXAMPLE_PPT if is_charged else 0)
     assert totals()["requests"] == 1
-    assert totals().get("errors", 0) == (0 if is_charged else 1)
+    assert totals().get("errors", 0) == int(is_failed)
 
 
 def test_the_rate_in_force_when_the_request_began_counts() -> None:

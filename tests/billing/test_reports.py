@@ -179,6 +179,7 @@ def test_totals_are_the_sums_of_their_parts_and_of_the_charges() -> None:
             key_id=number % 3,
             prompt_tokens=1_000 + 7 * number,
             outcome="error" if number % 10 == 9 else "ok",
+            status=502 if number % 10 == 9 else 200,
             started_at=started + number * timedelta(hours=5, minutes=7),
         )
     make_record(team_id=8)

@@ -39,6 +39,7 @@ def usage(team: Team) -> int:
             prompt_tokens=1_000 + 13 * number,
             key_id=number % 4,
             outcome="error" if number % 10 == 9 else "ok",
+            status=502 if number % 10 == 9 else 200,
             started_at=now - timedelta(hours=11) * number,
         )
     make_record(team_id=team.pk + 1, model="strangers-model", started_at=now)

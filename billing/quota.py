@@ -1,0 +1,169 @@
+"""A team's points of a period: when it begins and ends, what was used in it, what a request will and did cost.
+
+The ledger is the truth. The counters that admission keeps are quicker and may drift; `used_ppt` is what they
+are corrected by. A request counts in the period in which it began.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import or_
+from typing import Any, Literal, NamedTuple
+from zoneinfo import ZoneInfo
+
+from django.db.models import BigIntegerField, CharField, DateTimeField, F, Q, QuerySet, Sum, Value
+
+from billing.buckets import QUARTER, floor_quarter, following_month, midnight
+from billing.models import Charge, Rollup, Source, UsageRecord
+from billing.pricing import METERS, Usage, charges, units_of
+from billing.rates import RateCard
+
+type PeriodKind = Literal["day", "month", "rolling"]
+
+ROLLING = timedelta(hours=24)
+# How far back the windows of a rolling period are followed when their counter is lost.
+LOOK_BACK = timedelta(days=31)
+_COUNTS = Usage._fields
+# As in reports: SQLite's sums end at 63 bits.
+_HALF = 10**9
+_ANY_UNITS = reduce(or_, (Q(**{f"{meter}_units__gt": 0}) for meter in METERS))
+
+
+class Period(NamedTuple):
+    """From `start` (included) to `end` (not), both in UTC."""
+
+    start: datetime
+    end: datetime
+
+
+def period_at(kind: PeriodKind, zone: ZoneInfo, now: datetime, *, first_charged_at: datetime | None = None) -> Period:
+    """The period that `now` lies in.
+
+    `day` and `month` begin at the zone's midnight. `rolling` is 24 hours from `first_charged_at`, the first charged
+    request after the window before; without it, or once that window is over, a new one would begin now.
+    """
+    if kind == "rolling":
+        is_open = first_charged_at is not None and first_charged_at <= now < first_charged_at + ROLLING
+        start = (first_charged_at if is_open and first_charged_at else now).astimezone(UTC)
+        return Period(start, start + ROLLING)
+    today = now.astimezone(zone).date()
+    if kind == "month":
+        first = today.replace(day=1)
+        return Period(midnight(first, zone), midnight(following_month(first), zone))
+    return Period(midnight(today, zone), midnight(today + timedelta(days=1), zone))
+
+
+# -- prices ---------------------------------------------------------------------------------------
+
+
+def price_of(card: RateCard, model: str, usage: Usage, at: datetime) -> int:
+    """Picopoints for a record's raw counts, the same as rating will charge it."""
+    prices = card.prices(model, at)
+    units = units_of(usage, has_cache_rate="cache_read" in prices)
+    return sum(part.amount_ppt for part in charges(units, prices))
+
+
+def reservation_ppt(
+    card: RateCard,
+    model: str,
+    *,
+    prompt_tokens_estimate: int,
+    max_output_tokens: int,
+    at: datetime,
+    pages: int = 0,
+    characters: int = 0,
+) -> int:
+    """What a request may cost at most: no cache hit, all the output it may write."""
+    usage = Usage(prompt_tokens_estimate, 0, max_output_tokens, pages, characters)
+    return price_of(card, model, usage, at)
+
+
+# -- the ledger's count ---------------------------------------------------------------------------
+
+
+def used_ppt(*, team_id: int, key_id: int | None = None, period: Period, card: RateCard | None = None) -> int:
+    """Picopoints of the period, to the last one, records that still wait to be rated included.
+
+    Whole quarter hours come from the rollups, the edges of a rolling window from charges, and what waits is priced
+    here. One statement reads all three: a record that is rated meanwhile is in it once.
+    """
+    of_whom: dict[str, int] = {"team_id": team_id} | ({} if key_id is None else {"key_id": key_id})
+    first, last = _whole_quarters(period)
+    parts = [_of_rollups(of_whom, first, last)]
+    edges = [(period.start, first), (last, period.end)] if first < last else [(period.start, period.end)]
+    parts += [_of_charges(of_whom, start, end) for start, end in edges if start < end]
+    rows = _waiting(of_whom, period).union(*parts, all=True)
+    total = 0
+    for model, started_at, *counts in rows:
+        if model:
+            card = card or RateCard.load()
+            total += price_of(card, model, Usage(*counts), started_at)
+        else:
+            total += int(counts[0] or 0) * _HALF + int(counts[1] or 0)
+    return total
+
+
+def _whole_quarters(period: Period) -> tuple[datetime, datetime]:
+    floor = floor_quarter(period.start)
+    return (floor if floor == period.start else floor + QUARTER), floor_quarter(period.end)
+
+
+def _waiting(of_whom: dict[str, int], period: Period) -> QuerySet[UsageRecord, tuple[Any, ...]]:
+    records = UsageRecord.objects.answered().filter(
+        **of_whom, rated_at=None, started_at__gte=period.start, started_at__lt=period.end
+    )
+    return records.order_by().values_list("model", "started_at", *_COUNTS)
+
+
+def _of_rollups(of_whom: dict[str, int], start: datetime, end: datetime) -> QuerySet[Any, tuple[Any, ...]]:
+    return _summed(Rollup.objects.filter(**of_whom, quarter_at__gte=start, quarter_at__lt=end))
+
+
+def _of_charges(of_whom: dict[str, int], start: datetime, end: datetime) -> QuerySet[Any, tuple[Any, ...]]:
+    named = {f"record__{name}": value for name, value in of_whom.items()}
+    return _summed(Charge.objects.filter(**named, record__started_at__gte=start, record__started_at__lt=end))
+
+
+def _summed(rows: QuerySet[Any]) -> QuerySet[Any, tuple[Any, ...]]:
+    """One row in the shape of a waiting record: without a model, the sum as high and low half in the first counts."""
+    nothing = Value(0, output_field=BigIntegerField())
+    summed: QuerySet[Any, tuple[Any, ...]] = (
+        rows.order_by()
+        .annotate(no_model=Value("", output_field=CharField()), no_time=Value(None, output_field=DateTimeField()))
+        .values("no_model", "no_time")
+        .annotate(high=Sum(F("amount_ppt") / _HALF), low=Sum(F("amount_ppt") % _HALF))
+        .annotate(**{f"no_{place}": nothing for place in range(3)})
+        .values_list("no_model", "no_time", "high", "low", "no_0", "no_1", "no_2")
+    )
+    return summed
+
+
+def rolling_start(*, team_id: int, key_id: int | None = None, now: datetime) -> datetime | None:
+    """When the rolling window that is open at `now` began, from the ledger alone; None while none is open.
+
+    Windows follow on each other, so they are followed from a pause of 24 hours on (or, where there has been none
+    in `LOOK_BACK`, from its beginning: then the window may be another one than the lost counter's).
+    """
+    of_whom = {"team_id": team_id} | ({} if key_id is None else {"key_id": key_id})
+    records = (
+        UsageRecord.objects.answered().filter(**of_whom).order_by("started_at").values_list("started_at", flat=True)
+    )
+    quarters = _used_quarters(of_whom, now)
+    start, end = None, quarters[0] if quarters else now - LOOK_BACK
+    while end <= now:
+        # The next quarter with usage is where to look for the exact moment; what is not rated yet has none.
+        at = next((quarter for quarter in quarters if quarter + QUARTER > end), end)
+        start = records.filter(started_at__gte=max(at, end), started_at__lte=now).first()
+        if start is None:
+            return None
+        end = start + ROLLING
+    return start
+
+
+def _used_quarters(of_whom: dict[str, int], now: datetime) -> list[datetime]:
+    rows = Rollup.objects.filter(**of_whom, quarter_at__gte=now - LOOK_BACK, quarter_at__lte=now)
+    charged = rows.exclude(source=Source.DEDICATED).filter(_ANY_UNITS)
+    quarters = list(charged.order_by("quarter_at").values_list("quarter_at", flat=True).distinct())
+    gaps = [place for place in range(1, len(quarters)) if quarters[place] - quarters[place - 1] >= ROLLING + QUARTER]
+    return quarters[gaps[-1] :] if gaps else quarters
