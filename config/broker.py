@@ -29,10 +29,10 @@ class Channel(filesystem.Channel):
         with self._locked():
             super()._queue_bind(*binding)
 
-    def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
+    def _put(self, queue: str, payload: Any, **kwargs: Any) -> None:  # type: ignore[override]
         name = f"{time.time_ns()}-{uuid.uuid4().hex}.{queue}.msg"
         unfinished = Path(self.data_folder_out, f"{name}.new")
-        unfinished.write_text(dumps(message))
+        unfinished.write_text(dumps(payload))
         unfinished.rename(Path(self.data_folder_out, name))
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 
 
@@ -52,6 +54,22 @@ class Env:
         if value < minimum:
             raise EnvError(f"{name} takes {minimum} or more, not {value}")
         return value
+
+    def decimal(self, name: str, default: str, *, help: str) -> Decimal:
+        raw = self._read(name, default, help)
+        try:
+            value = Decimal(raw)
+        except InvalidOperation:
+            raise EnvError(f"{name} takes a number, not {raw!r}") from None
+        if not value.is_finite() or value < 0:
+            raise EnvError(f"{name} takes a number of 0 or more, not {raw!r}")
+        return value
+
+    def networks(self, name: str, default: str = "", *, help: str) -> tuple[IPv4Network | IPv6Network, ...]:
+        try:
+            return tuple(ip_network(item) for item in self.items(name, default, help=help))
+        except ValueError as error:
+            raise EnvError(f"{name} takes networks such as 10.0.0.0/8: {error}") from None
 
     def choice(self, name: str, default: str, choices: Sequence[str], *, help: str) -> str:
         raw = self._read(name, default, help)

@@ -180,6 +180,34 @@ JOURNAL_FSYNC: Literal["never", "second", "always"] = env.choice(  # type: ignor
     help="When the journal is forced to disk: never, second or always.",
 )
 
+# -- limits; 0 turns one off -------------------------------------------------------------------
+RATE_LIMIT_KEY_RPM = env.integer(
+    "RATE_LIMIT_KEY_RPM", 30, help="Requests a minute per key, where the key has no limit of its own."
+)
+RATE_LIMIT_IP_RPM = env.integer("RATE_LIMIT_IP_RPM", 120, help="Requests a minute per client address.")
+RATE_LIMIT_TEAM_RPM = env.integer(
+    "RATE_LIMIT_TEAM_RPM", 0, help="Requests a minute per team, where the team has no limit of its own."
+)
+RATE_LIMIT_KEY_CONCURRENCY = env.integer("RATE_LIMIT_KEY_CONCURRENCY", 8, help="Requests in flight per key.")
+RATE_LIMIT_PROCESS_CONCURRENCY = env.integer(
+    "RATE_LIMIT_PROCESS_CONCURRENCY", 0, help="Requests in flight per web process."
+)
+RATE_LIMIT_SITE_CONCURRENCY = env.integer(
+    "RATE_LIMIT_SITE_CONCURRENCY", 0, help="Requests in flight on the whole site."
+)
+TEAM_POINTS_LIMIT = env.decimal(
+    "TEAM_POINTS_LIMIT", "10", help="Points a period per team, where the team has no limit of its own."
+)
+TEAM_POINTS_PERIOD = env.choice(
+    "TEAM_POINTS_PERIOD",
+    "day",
+    ["day", "month", "rolling"],
+    help="Period of the points: day, month (both in the team's zone) or rolling.",
+)
+TRUSTED_PROXIES = env.networks(
+    "TRUSTED_PROXIES", help="Networks of the proxies whose X-Forwarded-For is believed, comma-separated."
+)
+
 # -- Celery ------------------------------------------------------------------------------------
 CELERY_BROKER_URL = REDIS_URL or "folder://localhost//"
 

@@ -1,4 +1,4 @@
-"""The gateway's ASGI application: `/v1/…` and `/api/v1/…`, reached before Django's handler.
+"""The gateway's ASGI application: `/v1/…`, `/api/…` and `/spaces/…`, reached before Django's handler.
 
 Nothing but JSON and event streams ever comes from here, and every answer carries an `x-request-id`.
 """
@@ -13,19 +13,24 @@ from urllib.parse import unquote
 import orjson
 from django.conf import settings
 
+from gateway import account_api
+from gateway.admission import Ask, Expected, Ticket
 from gateway.call import new_request_id
 from gateway.caller import Caller
-from gateway.chat import serve_stream, serve_whole
+from gateway.chat import answer_headers, chat_job, expected_of, serve_stream, serve_whole
+from gateway.client_address import client_address
 from gateway.credentials import NO_CREDENTIAL, authenticate_session, presented
 from gateway.errors import CallError, MethodNotAllowed, NotFound, Unauthorized
 from gateway.http import JSON, ClientGone, Receive, Scope, Send, read_body, send_answer, send_error
 from gateway.models_api import model_object, rates_now
+from gateway.relay import Answer, Job
 from gateway.runtime import Runtime, runtime
 from gateway.schema import parse_json_object
 
 log = logging.getLogger("gateway")
 
-PREFIXES = ("/v1/", "/api/v1/")
+MODELS_PREFIXES = ("/v1/", "/api/v1/")
+PREFIXES = ("/v1/", "/api/", "/spaces/")
 SESSION_COOKIE = settings.SESSION_COOKIE_NAME.encode("ascii") + b"="
 
 type Handler = Callable[[Request], Awaitable[None]]
@@ -41,7 +46,8 @@ class Request:
         self.receive = receive
         self.send = send
         self.runtime: Runtime = runtime()
-        self.path = scope["path"].partition("/v1/")[2]
+        # Behind MODELS_PREFIXES; empty elsewhere.
+        self.path = scope["path"].partition("/v1/")[2] if scope["path"].startswith(MODELS_PREFIXES) else ""
         self._request_id = b""
 
     @property
@@ -69,29 +75,45 @@ class Request:
             return await authenticate_session(self.scope)
         raise Unauthorized(NO_CREDENTIAL)
 
+    async def counted_caller(self) -> Caller:
+        """The caller of what uses no model and still counts as a request."""
+        caller = await self.caller()
+        await self.runtime.admission.admit(caller, Ask(endpoint="models", address=self.address))
+        return caller
+
+    @property
+    def address(self) -> str:
+        client = self.scope.get("client")
+        return client_address(client[0], self.scope["headers"], trusted=settings.TRUSTED_PROXIES) if client else ""
+
+    async def begin(self, job: Job, *, caller: Caller, expected: Expected) -> tuple[Answer, Ticket]:
+        """Through the gates and into the journal; from here on the call's id is the request's."""
+        answer, ticket = await self.runtime.begin(job, caller=caller, expected=expected, address=self.address)
+        self.belongs_to(answer.call.request_id)
+        return answer, ticket
+
 
 async def chat_completions(request: Request) -> None:
     caller = await request.caller()
-    document = parse_json_object(await read_body(request.scope, request.receive))
-    chat = request.runtime.parse_chat(document, caller=caller, portable=request.wants_portable())
-    relay = request.runtime.relay
-    call = relay.call(chat, caller=caller)
-    request.belongs_to(call.request_id)
+    raw = await read_body(request.scope, request.receive)
+    chat = request.runtime.parse_chat(parse_json_object(raw), caller=caller, portable=request.wants_portable())
+    answer, ticket = await request.begin(chat_job(chat), caller=caller, expected=expected_of(chat, len(raw)))
+    headers = answer_headers(answer.call, chat, ticket)
     if chat.stream:
-        await serve_stream(relay, chat, call, request.receive, request.send)
+        await serve_stream(answer, headers, request.receive, request.send)
     else:
-        await serve_whole(relay, chat, call, request.send)
+        await serve_whole(answer, headers, request.send)
 
 
 async def list_models(request: Request) -> None:
-    caller = await request.caller()
+    caller = await request.counted_caller()
     rates = await rates_now()
     data = [model_object(model, rates(model.id)) for model in request.runtime.models_for(caller)]
     await _send_json(request, {"object": "list", "data": data})
 
 
 async def one_model(request: Request) -> None:
-    caller = await request.caller()
+    caller = await request.counted_caller()
     model_id = unquote(request.path.removeprefix("models/"))
     rates = await rates_now()
     for model in request.runtime.models_for(caller):
@@ -115,7 +137,7 @@ MODEL_ROUTE: dict[str, Handler] = {"GET": one_model}
 
 def _route(request: Request) -> Handler:
     path = request.path
-    methods = ROUTES.get(path)
+    methods = ROUTES.get(path) if path else account_api.ROUTES.get(request.scope["path"])
     if methods is None and path.startswith("models/") and len(path) > len("models/"):
         methods = MODEL_ROUTE
     if methods is None:

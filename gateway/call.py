@@ -83,10 +83,14 @@ class Call:
     usage: Any = None
     output_chunks: int = 0
     bytes_out: int = 0
+    pages: int = 0
+    characters: int = 0
+    counts: TokenCounts = field(default_factory=TokenCounts)
+    estimated: bool = False
     started_at: float = field(default_factory=time.time)
     first_byte_at: float | None = None
     finished: bool = False
-    on_finish: Callable[[], None] | None = None
+    on_finish: Callable[[Call], None] | None = None
 
     def accept(self) -> None:
         """Leave the start line. Without a journal nothing is served: what is used would be lost."""
@@ -104,11 +108,12 @@ class Call:
         if self.finished:
             return
         self.finished = True
+        self.counts, self.estimated = self._counts()
         record = self._identity()
         record.update(self._result(outcome))
         self.log.finish(record["id"], orjson.dumps(record))
         if self.on_finish:
-            self.on_finish()
+            self.on_finish(self)
 
     def _identity(self) -> dict[str, Any]:
         caller = self.caller
@@ -125,7 +130,7 @@ class Call:
         }
 
     def _result(self, outcome: Outcome) -> dict[str, Any]:
-        counts, estimated = self._counts()
+        counts = self.counts
         return {
             "upstream": self.upstream,
             "upstream_id": self.upstream_id,
@@ -139,7 +144,9 @@ class Call:
             "reasoning_tokens": counts.reasoning,
             "image_tokens": counts.image,
             "usage": _keepable(self.usage),
-            "estimated": estimated,
+            "pages": self.pages,
+            "characters": self.characters,
+            "estimated": self.estimated,
             "bytes_out": self.bytes_out,
             "first_byte_at": timestamp(self.first_byte_at) if self.first_byte_at else None,
             "finished_at": timestamp(time.time()),

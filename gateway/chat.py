@@ -1,4 +1,4 @@
-"""`POST /v1/chat/completions` over HTTP: a whole answer, or a stream with keep-alives."""
+"""A chat completion: what is asked of the backend, and its answer over HTTP, whole or streamed with keep-alives."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from contextlib import aclosing
 
 import orjson
 
+from gateway.admission import DEFAULT_OUTPUT_TOKENS, Expected, Ticket
 from gateway.call import Call
-from gateway.errors import CallError
+from gateway.catalog import Endpoint
+from gateway.chat_stream import rewrite_completion
+from gateway.errors import CallError, UpstreamUnavailable
 from gateway.http import JSON, Headers, Receive, Send, printable, send_answer
-from gateway.relay import Answer, Interrupted, Relay
-from gateway.schema import ChatRequest
+from gateway.relay import Answer, Interrupted, Job
+from gateway.schema import ChatRequest, to_json
 from gateway.sse import data_event
+from gateway.upstreams import Upstream
 
 KEEP_ALIVE_SECONDS = 15.0
 # A comment and a blank line: clients that follow the standard skip both.
@@ -26,8 +30,35 @@ STREAM_HEADERS: Headers = [
 ]
 
 
-def answer_headers(call: Call, request: ChatRequest) -> Headers:
-    headers = [(b"x-request-id", call.request_id.encode("ascii"))]
+def chat_job(request: ChatRequest, *, called: str = "chat") -> Job:
+    """What a checked request asks of a backend; usage is always asked for, on every chunk where that is possible."""
+
+    def body(upstream: Upstream) -> bytes:
+        document = {**request.body, "model": upstream.served_as[request.model]}
+        if request.stream:
+            options = {"include_usage": True}
+            if upstream.kind.counts_as_it_goes:
+                options["continuous_usage_stats"] = True
+            document["stream_options"] = options
+        return to_json(document)
+
+    return Job(
+        model=request.model,
+        endpoint=Endpoint.CHAT,
+        body=body,
+        called=called,
+        stream=request.stream,
+        include_usage=request.include_usage,
+    )
+
+
+def expected_of(request: ChatRequest, prompt_bytes: int) -> Expected:
+    output_tokens = request.body.get("max_tokens") or DEFAULT_OUTPUT_TOKENS
+    return Expected(prompt_bytes=prompt_bytes, output_tokens=output_tokens * (request.body.get("n") or 1))
+
+
+def answer_headers(call: Call, request: ChatRequest, ticket: Ticket) -> Headers:
+    headers = [(b"x-request-id", call.request_id.encode("ascii")), *ticket.headers()]
     if request.dropped:
         names = ", ".join(printable(name) for name in sorted(request.dropped)[:MAX_DROPPED_NAMED])
         headers.append((b"x-dropped-params", names.encode("ascii")))
@@ -36,18 +67,23 @@ def answer_headers(call: Call, request: ChatRequest) -> Headers:
     return headers
 
 
-async def serve_whole(relay: Relay, request: ChatRequest, call: Call, send: Send) -> None:
-    body = await relay.complete(request, call=call)
-    await send_answer(send, status=200, headers=[JSON, *answer_headers(call, request)], body=body)
+async def serve_whole(answer: Answer, headers: Headers, send: Send) -> None:
+    """Runs to its end even if the client has left: what the backend works for is metered."""
+    async with answer:
+        try:
+            body = rewrite_completion(answer.call, await answer.read())
+        except ValueError:
+            raise UpstreamUnavailable("The model server's answer was not JSON.") from None
+        answer.complete(bytes_out=len(body))
+    await send_answer(send, status=200, headers=[JSON, *headers], body=body)
 
 
-async def serve_stream(relay: Relay, request: ChatRequest, call: Call, receive: Receive, send: Send) -> None:
-    answer = relay.open(request, call=call)
+async def serve_stream(answer: Answer, headers: Headers, receive: Receive, send: Send) -> None:
     watcher = asyncio.ensure_future(_watch(answer, receive))
     try:
         async with answer:
             client = StreamClient(send, answer)
-            await client.start([*STREAM_HEADERS, *answer_headers(call, request)])
+            await client.start([*STREAM_HEADERS, *headers])
             try:
                 async with aclosing(answer.events()) as events:
                     async for data in events:

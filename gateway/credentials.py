@@ -16,9 +16,9 @@ from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
 from django.db import close_old_connections
 
-from accounts.keys import SECRET_PATTERN
-from accounts.models import ApiKey
+from accounts.keys import SECRET_PATTERN, find_key
 from billing.models import Source
+from gateway.allowances import caller_of_key, caller_of_person
 from gateway.caller import Caller
 from gateway.errors import Forbidden, Unauthorized
 
@@ -94,13 +94,13 @@ class KeyRing:
 def _load(digest: str, epoch: bytes) -> KnownKey | None:
     close_old_connections()
     try:
-        key = ApiKey.objects.usable().filter(digest=digest).first()
+        key = find_key(digest)
+        if key is None:
+            return None
+        until = key.good_until(digest)
+        return KnownKey(epoch, caller_of_key(key), until.timestamp() if until else None)
     finally:
         close_old_connections()
-    if key is None:
-        return None
-    caller = Caller(team_id=key.team_id, key_id=key.pk, member_id=key.created_by_id or 0, source=Source.API)
-    return KnownKey(epoch, caller, key.expires_at.timestamp() if key.expires_at else None)
 
 
 async def authenticate_session(scope: dict[str, Any]) -> Caller:
@@ -131,7 +131,7 @@ def _session_caller(scope: dict[str, Any]) -> Caller:
         membership = current_membership(request)
         if membership is None:
             raise Forbidden("You belong to no team.")
-        return Caller(team_id=membership.team_id, key_id=0, member_id=request.user.pk, source=Source.API)
+        return caller_of_person(team=membership.team, user=membership.user, source=Source.API)
     finally:
         close_old_connections()
 

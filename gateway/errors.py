@@ -4,6 +4,7 @@ CallError                 status, type, code, param, Retry-After: its whole answ
 ├── InvalidRequest        400 (or 422, 413, 415): the request can't be served as it is
 ├── Unauthorized          401
 ├── Forbidden             403
+├── RateLimited           429 with Retry-After: a limit's code
 ├── NotFound              404
 ├── MethodNotAllowed      405 with Allow
 ├── UpstreamUnavailable   502: no connection, a broken answer
@@ -72,6 +73,12 @@ class Forbidden(CallError):
     type = "invalid_request_error"
     anthropic_type = "permission_error"
     default_code = "permission_denied"
+
+
+class RateLimited(CallError):
+    status = 429
+    type = "rate_limit_error"
+    anthropic_type = "rate_limit_error"
 
 
 class NotFound(CallError):

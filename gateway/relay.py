@@ -1,9 +1,10 @@
-"""One chat completion from the backend to whoever asked: over HTTP or in process, metered either way.
+"""One call from a model server to whoever asked: over HTTP or in process, metered either way.
 
-    async with relay.open(request, caller=…) as answer:     # raises CallError before the first byte
-        async for data in answer.events(): …                # whole events; raises CallError when it is cut
+    call = relay.accept(job, caller=…, ticket=…)        # the start line is in the journal
+    async with relay.open(job, call=call) as answer:    # raises CallError before the first byte
+        async for data in answer.events(): …            # whole events; raises CallError when it is cut
 
-Whatever happens to the stream, to its reader or to this process's event loop, `Call.finish` runs once, and it
+Whatever happens to the answer, to its reader or to this process's event loop, `Call.finish` runs once, and it
 runs before the bytes that end the answer are released.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -21,17 +22,20 @@ import httpx
 import orjson
 
 from billing.models import Outcome
+from gateway.admission import Ticket
 from gateway.call import Call, RecordLog
 from gateway.caller import Caller
-from gateway.chat_stream import DONE_EVENT, ChatStream, rewrite_completion
+from gateway.catalog import Endpoint
+from gateway.chat_stream import DONE_EVENT, ChatStream
 from gateway.errors import CallError, UpstreamRefusal, UpstreamSaturated, UpstreamTimeout, UpstreamUnavailable
-from gateway.schema import ChatRequest, to_json
 from gateway.sse import EventSplitter, EventTooLarge, event_data
 from gateway.upstreams import Upstream, Upstreams
 
 CLIENT_GONE_STATUS = 499
 DRAIN_LIMIT_SECONDS = 30.0
 READ_OUT_SECONDS = 1.0
+# What a replica says when it cannot serve at the moment; another one may.
+RETRIED_STATUSES = frozenset({502, 503})
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 CUT = "The model server ended the stream before the answer was complete."
 
@@ -46,6 +50,19 @@ class RelaySettings:
     drain_when_client_leaves: bool = True
 
 
+@dataclass(slots=True)
+class Job:
+    """What a call asks of a model server. `body` makes the bytes for the replica that was chosen."""
+
+    model: str
+    endpoint: Endpoint
+    body: Callable[[Upstream], bytes]
+    # What the record and a key's scopes call it: the endpoint, or the dialect it is spoken in (`messages`).
+    called: str
+    stream: bool = False
+    include_usage: bool = False
+
+
 class Relay:
     def __init__(
         self, *, upstreams: Upstreams, transport: httpx.AsyncBaseTransport, log: RecordLog, settings: RelaySettings
@@ -56,19 +73,25 @@ class Relay:
         self.settings = settings
         self._reading_out: set[asyncio.Task[None]] = set()
 
-    def call(self, request: ChatRequest, *, caller: Caller) -> Call:
-        """The accepted call, with its start line in the journal."""
-        call = Call(caller=caller, model=request.model, endpoint="chat", stream=request.stream, log=self.log)
-        call.accept()
+    def accept(self, job: Job, *, caller: Caller, ticket: Ticket) -> Call:
+        """The accepted call, with its start line in the journal; its ticket is settled when it finishes."""
+        call = Call(
+            caller=caller,
+            model=job.model,
+            endpoint=job.called,
+            stream=job.stream,
+            log=self.log,
+            on_finish=ticket.settle,
+        )
+        try:
+            call.accept()
+        except BaseException:
+            ticket.cancel()
+            raise
         return call
 
-    async def complete(self, request: ChatRequest, *, call: Call) -> bytes:
-        """The whole answer. Runs to its end even if the client has left: what the backend works for is metered."""
-        async with Answer(self, request, call) as answer:
-            return await answer.whole()
-
-    def open(self, request: ChatRequest, *, call: Call) -> Answer:
-        return Answer(self, request, call)
+    def open(self, job: Job, *, call: Call) -> Answer:
+        return Answer(self, job, call)
 
     def read_out(self, response: httpx.Response) -> None:
         """Read what follows `[DONE]` (the body's terminator) so that the connection can be used again."""
@@ -78,12 +101,16 @@ class Relay:
 
 
 class Answer:
-    """An upstream call as an async context: entering sends the request, leaving closes and settles."""
+    """An upstream call as an async context: entering sends the request, leaving closes and settles.
 
-    def __init__(self, relay: Relay, request: ChatRequest, call: Call) -> None:
+    Inside, read it in one way: `read()` for the whole body, `events()` or iteration for a chat stream, `pieces()`
+    for raw bytes. What is read whole or raw is ended with `complete()`.
+    """
+
+    def __init__(self, relay: Relay, job: Job, call: Call) -> None:
         self.call = call
         self._relay = relay
-        self._request = request
+        self._job = job
         self._upstream: Upstream | None = None
         self._response: httpx.Response | None = None
         self._ended_as: Outcome | None = None
@@ -109,44 +136,68 @@ class Answer:
         await self._close(error)
 
     async def _open(self) -> None:
-        call, request, relay = self.call, self._request, self._relay
-        upstream = relay.upstreams.least_busy(request.model)
-        if upstream is None:
-            raise UpstreamUnavailable(f"No model server serves {request.model} at the moment.")
-        self._upstream = upstream
-        upstream.in_flight += 1
-        call.upstream = upstream.name
-        body = to_json(self._upstream_body(upstream))
-        call.prompt_bytes = len(body)
-        upstream_request = upstream.chat_request(
-            body, request_id=call.request_id, read_timeout_seconds=relay.settings.request_timeout_seconds
+        """Ask one replica after another, each once, until one has answered or failed for good."""
+        tried: set[Upstream] = set()
+        failure: CallError | None = None
+        while (upstream := self._relay.upstreams.choose(self._job.model, besides=tried)) is not None:
+            tried.add(upstream)
+            failure = await self._ask(upstream)
+            if failure is None:
+                return
+        raise failure or self._relay.upstreams.nobody_for(self._job.model)
+
+    async def _ask(self, upstream: Upstream) -> CallError | None:
+        """Send the request to one replica. Returns the failure after which another replica may be asked."""
+        self._take(upstream)
+        body = self._job.body(upstream)
+        self.call.prompt_bytes = len(body)
+        request = upstream.request(
+            self._job.endpoint,
+            body,
+            request_id=self.call.request_id,
+            read_timeout_seconds=self._relay.settings.request_timeout_seconds,
         )
         self._opening = _current_task()
         try:
-            self._response = await relay.transport.handle_async_request(upstream_request)
+            response = await self._relay.transport.handle_async_request(request)
         except httpx.HTTPError as error:
-            raise _translated(error) from error
+            upstream.failed()
+            failure = _translated(error)
+            if isinstance(failure, UpstreamTimeout):
+                raise failure from error
+            return failure
         except asyncio.CancelledError:
             if self._ended_here(self._opening):
                 raise Interrupted from None
             raise
         finally:
             self._opening = None
-        call.status = self._response.status_code
-        if self._response.status_code != 200:
-            await self._refuse(self._response)
+        self._response = response
+        if response.status_code == 200:
+            upstream.succeeded()
+            self.call.status = 200
+            return None
+        refusal = await self._refusal(response)
+        if response.status_code not in RETRIED_STATUSES:
+            upstream.succeeded()
+            raise refusal
+        upstream.failed()
+        return refusal
 
-    def _upstream_body(self, upstream: Upstream) -> dict[str, Any]:
-        body = {**self._request.body, "model": upstream.served_as[self._request.model]}
-        if self._request.stream:
-            options = {"include_usage": True}
-            if upstream.kind.counts_as_it_goes:
-                options["continuous_usage_stats"] = True
-            body["stream_options"] = options
-        return body
+    def _take(self, upstream: Upstream) -> None:
+        if self._upstream:
+            self._upstream.release()
+        self._upstream = upstream
+        self.call.upstream = upstream.name
+        upstream.take()
 
-    async def _refuse(self, response: httpx.Response) -> None:
-        body = await self._read_whole(response)
+    async def _refusal(self, response: httpx.Response) -> UpstreamRefusal:
+        """The backend's own error. Its body is read here, so that its connection is free."""
+        try:
+            body = await self._read_whole(response)
+        finally:
+            await response.stream.aclose()  # type: ignore[union-attr]
+            self._response = None
         refusal = UpstreamRefusal(
             status=response.status_code,
             raw_body=body,
@@ -154,7 +205,7 @@ class Answer:
         )
         if retry_after := _raw_header(response, b"retry-after"):
             refusal.headers = ((b"retry-after", retry_after),)
-        raise refusal
+        return refusal
 
     async def _close(self, error: BaseException | None) -> None:
         """Settle first: closing may be interrupted, the record must not be."""
@@ -162,7 +213,7 @@ class Answer:
             self._drain_timer.cancel()
         self._settle(error)
         if self._upstream:
-            self._upstream.in_flight -= 1
+            self._upstream.release()
             self._upstream = None
         if (response := self._response) is None:
             return
@@ -181,7 +232,7 @@ class Answer:
             outcome = outcome or Outcome.ERROR
             call.error_code = error.code or str(error.status)
             # A whole answer's client is told the failure's status; a stream's has had its 200 already.
-            call.status = call.status if call.status and self._request.stream else error.status
+            call.status = call.status if call.status and self._job.stream else error.status
         elif outcome is None:
             # Cancelled from outside (the server stops), or a fault of ours.
             cancelled = error is None or isinstance(error, asyncio.CancelledError | GeneratorExit)
@@ -229,17 +280,34 @@ class Answer:
 
     # -- reading -------------------------------------------------------------------------------
 
-    async def whole(self) -> bytes:
+    async def read(self) -> bytes:
+        """The whole body; the caller makes of it what the client gets, then calls `complete`."""
         assert self._response is not None
         self.call.first_byte_at = time.time()
-        body = await self._read_whole(self._response)
+        return await self._read_whole(self._response)
+
+    async def pieces(self) -> AsyncGenerator[bytes]:
+        """The body as it comes, untouched; the caller calls `complete` before it ends its own answer."""
         try:
-            answer = rewrite_completion(self.call, body)
-        except ValueError:
-            raise UpstreamUnavailable("The model server's answer was not JSON.") from None
-        self.call.bytes_out = len(answer)
-        self.call.finish(Outcome.OK)
-        return answer
+            while (data := await self._next()) is not None:
+                self.call.first_byte_at = self.call.first_byte_at or time.time()
+                self.call.bytes_out += len(data)
+                yield data
+        except httpx.HTTPError as error:
+            failure = _translated(error)
+            self._settle(failure)
+            raise failure from error
+
+    def header(self, name: bytes) -> bytes | None:
+        """A header of the backend's answer."""
+        assert self._response is not None
+        return _raw_header(self._response, name)
+
+    def complete(self, *, bytes_out: int | None = None) -> None:
+        """The answer is whole: its record is written before the client gets the end of it."""
+        if bytes_out is not None:
+            self.call.bytes_out = bytes_out
+        self.call.finish(self._ended_as or Outcome.OK)
 
     async def _read_whole(self, response: httpx.Response) -> bytes:
         """The body, within the time that a whole answer may take and the size that it may have."""
@@ -263,7 +331,7 @@ class Answer:
         stream = ChatStream(
             call,
             renames_model=self._renames_model(),
-            include_usage=self._request.include_usage,
+            include_usage=self._job.include_usage,
         )
         failure: CallError | None = None
         try:

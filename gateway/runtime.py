@@ -5,20 +5,23 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 from django.conf import settings
 
 from billing.journal import Fsync, Journal
 from billing.shipping import Shipper
+from gateway.admission import NO_SITE_LIMITS, Admission, Ask, Expected, SiteLimits, Ticket
 from gateway.caller import Caller
 from gateway.catalog import BUNDLED, Catalog, Model, load
+from gateway.chat import chat_job, expected_of
 from gateway.credentials import KeyRing
+from gateway.gates import Counters, LocalGates
 from gateway.key_epochs import epoch_reader
 from gateway.portable import adapt
-from gateway.relay import Answer, Relay, RelaySettings
-from gateway.schema import ChatRequest, Json, parse_chat_request
+from gateway.redis_gates import RedisGates
+from gateway.relay import Answer, Job, Relay, RelaySettings
+from gateway.schema import ChatRequest, Json, parse_chat_request, to_json
 from gateway.transport import Transport
 from gateway.upstreams import Upstream, Upstreams, configured
 
@@ -32,6 +35,7 @@ class RuntimeSettings:
     upstreams: tuple[Upstream, ...]
     relay: RelaySettings
     journal_fsync: Fsync
+    limits: SiteLimits = NO_SITE_LIMITS
     redis_url: str = ""
 
     @classmethod
@@ -53,6 +57,11 @@ class RuntimeSettings:
                 drain_when_client_leaves=settings.DISCONNECT_POLICY == "drain",
             ),
             journal_fsync=settings.JOURNAL_FSYNC,
+            limits=SiteLimits(
+                ip_rpm=settings.RATE_LIMIT_IP_RPM,
+                process_concurrency=settings.RATE_LIMIT_PROCESS_CONCURRENCY,
+                site_concurrency=settings.RATE_LIMIT_SITE_CONCURRENCY,
+            ),
             redis_url=settings.REDIS_URL,
         )
 
@@ -68,12 +77,17 @@ class Runtime:
         self.epoch = epoch_reader(config.redis_url)
         self.keys = KeyRing(self.epoch.read)
 
+        counters: Counters = RedisGates(config.redis_url) if config.redis_url else LocalGates()
+        self.admission = Admission(counters, limits=config.limits)
+
     async def start(self) -> None:
         await self.upstreams.start()
+        await self.admission.start()
         self.shipper.start()
 
     async def stop(self) -> None:
         await self.upstreams.stop()
+        await self.admission.stop()
         await self.transport.aclose()
         await self.epoch.aclose()
         # The loop has nothing else to do: the last records are shipped before the process goes.
@@ -82,7 +96,15 @@ class Runtime:
 
     def models_for(self, caller: Caller) -> list[Model]:
         """What the caller may use and some upstream serves now."""
-        return self.upstreams.models()
+        allowed = caller.allowance.models
+        return [model for model in self.upstreams.models() if not allowed or model.id in allowed]
+
+    async def begin(self, job: Job, *, caller: Caller, expected: Expected, address: str = "") -> tuple[Answer, Ticket]:
+        """The one way to a model server: through the gates, into the journal. Raises CallError where it is barred."""
+        ask = Ask(job.called, job.model, address, self.upstreams.concurrency_of(job.model), expected)
+        ticket = await self.admission.admit(caller, ask)
+        call = self.relay.accept(job, caller=caller, ticket=ticket)
+        return self.relay.open(job, call=call), ticket
 
     def parse_chat(self, document: Json, *, caller: Caller, portable: bool | None = None) -> ChatRequest:
         """The checked request; `portable` None leaves it to the caller's key whether it is adapted first."""
@@ -96,13 +118,16 @@ class Runtime:
         request.adapted = adapted
         return request
 
-    def chat(self, *, caller: Caller, body: dict[str, Any]) -> Answer:
-        """A chat completion in process: an async context that yields the stream's chunks as objects.
+    async def chat(self, *, caller: Caller, body: Json) -> Answer:
+        """A chat completion in process, admitted: enter the answer and iterate over the stream's chunks as objects.
 
-        Raises CallError here for what the gateway refuses, on entering for what the backend refuses.
+        Raises CallError for what the gateway refuses; entering raises it for what the backend refuses.
         """
-        request = self.parse_chat({**body, "stream": True, "stream_options": {"include_usage": True}}, caller=caller)
-        return self.relay.open(request, call=self.relay.call(request, caller=caller))
+        document = {**body, "stream": True, "stream_options": {"include_usage": True}}
+        request = self.parse_chat(document, caller=caller)
+        expected = expected_of(request, len(to_json(document)))
+        answer, _ = await self.begin(chat_job(request), caller=caller, expected=expected)
+        return answer
 
 
 _current: Runtime | None = None

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -19,7 +20,8 @@ from typing import Any
 import httpx
 import orjson
 
-from gateway.catalog import Catalog, Model
+from gateway.catalog import Catalog, Endpoint, Model
+from gateway.errors import CallError, UpstreamSaturated, UpstreamUnavailable
 
 log = logging.getLogger("gateway.upstreams")
 
@@ -27,6 +29,7 @@ CONNECT_TIMEOUT_SECONDS = 5.0
 DISCOVERY_TIMEOUT_SECONDS = 5.0
 DISCOVER_EVERY_SECONDS = 30.0
 DISCOVER_AGAIN_SECONDS = 1.0
+MAX_REST_SECONDS = 30.0
 
 
 class UpstreamsError(ValueError):
@@ -62,7 +65,11 @@ class Upstream:
     detects_kind: bool = False
     max_concurrency: int = 0
     in_flight: int = 0
-    _chat_url: httpx.URL = field(init=False, repr=False)
+    # After failures in a row the replica rests; then one call tries it, and the others wait for what it learns.
+    failures: int = 0
+    rests_until: float = 0.0
+    trying: bool = False
+    _urls: dict[Endpoint, httpx.URL] = field(init=False, repr=False)
     _models_url: httpx.URL = field(init=False, repr=False)
     _headers: list[tuple[bytes, bytes]] = field(init=False, repr=False)
 
@@ -72,21 +79,60 @@ class Upstream:
             raise UpstreamsError(
                 f"upstream {self.name}: base_url must be an http or https address, not {self.base_url!r}"
             )
-        self._chat_url = base.copy_with(path=f"{base.path.rstrip('/')}/chat/completions")
+        self._urls = {
+            endpoint: base.copy_with(path=f"{base.path.rstrip('/')}{endpoint.path.removeprefix('/v1')}")
+            for endpoint in Endpoint
+        }
         self._models_url = base.copy_with(path=f"{base.path.rstrip('/')}/models")
         self._headers = [(b"host", base.netloc), (b"content-type", b"application/json")]
         if self.api_key:
             self._headers.append((b"authorization", b"Bearer " + self.api_key.encode("latin-1")))
 
-    def chat_request(self, body: bytes, *, request_id: str, read_timeout_seconds: float) -> httpx.Request:
+    def request(
+        self, endpoint: Endpoint, body: bytes, *, request_id: str, read_timeout_seconds: float
+    ) -> httpx.Request:
         own = [(b"x-request-id", request_id.encode("ascii")), (b"content-length", b"%d" % len(body))]
         return httpx.Request(
             "POST",
-            self._chat_url,
+            self._urls[endpoint],
             headers=self._headers + own,
             stream=httpx.ByteStream(body),
             extensions={"timeout": {"connect": CONNECT_TIMEOUT_SECONDS, "read": read_timeout_seconds}},
         )
+
+    @property
+    def is_full(self) -> bool:
+        return 0 < self.max_concurrency <= self.in_flight
+
+    def is_ready(self, now: float) -> bool:
+        return not self.rests_until or (now >= self.rests_until and not self.trying)
+
+    def take(self) -> None:
+        self.in_flight += 1
+        self.trying = bool(self.rests_until)
+
+    def release(self) -> None:
+        self.in_flight -= 1
+        self.trying = False
+
+    def succeeded(self) -> None:
+        self.failures = 0
+        self.rests_until = 0.0
+        self.trying = False
+
+    def failed(self) -> None:
+        """Rest for 1, 2, 4 … up to 30 s; whoever asks for a model then gets another replica."""
+        self.failures += 1
+        self.rests_until = time.monotonic() + min(MAX_REST_SECONDS, 2.0 ** (self.failures - 1))
+        self.trying = False
+
+    def reconfigured(self, new: Upstream) -> Upstream:
+        """This server with another configuration of the same name and address."""
+        self.kind, self.api_key, self.max_concurrency = new.kind, new.api_key, new.max_concurrency
+        self.discovers, self._headers = new.discovers, new._headers
+        if not new.discovers:
+            self.served_as = new.served_as
+        return self
 
     async def discover(self, transport: httpx.AsyncBaseTransport) -> None:
         """Read `/models`. Raises httpx.HTTPError or ValueError where that is not to be had."""
@@ -140,9 +186,34 @@ class Upstreams:
     def card(self, model_id: str) -> Model | None:
         return self._cards.get(model_id)
 
-    def least_busy(self, model_id: str) -> Upstream | None:
-        serving = [upstream for upstream in self.all if model_id in upstream.served_as]
-        return min(serving, key=lambda upstream: upstream.in_flight, default=None)
+    def choose(self, model_id: str, *, besides: Collection[Upstream] = ()) -> Upstream | None:
+        """The ready replica with the least in flight. With none ready, the first that may be tried again is."""
+        now = time.monotonic()
+        serving = [
+            upstream
+            for upstream in self.all
+            if model_id in upstream.served_as and not upstream.is_full and upstream not in besides
+        ]
+        ready = [upstream for upstream in serving if upstream.is_ready(now)]
+        if ready:
+            return min(ready, key=lambda upstream: upstream.in_flight)
+        return None if besides else min(serving, key=lambda upstream: upstream.rests_until, default=None)
+
+    def nobody_for(self, model_id: str) -> CallError:
+        if any(model_id in upstream.served_as for upstream in self.all):
+            return UpstreamSaturated(f"All servers of {model_id} are busy.", retry_after_seconds=1)
+        return UpstreamUnavailable(f"No model server serves {model_id} at the moment.")
+
+    def concurrency_of(self, model_id: str) -> int:
+        """How many calls of a model its replicas take together; 0 where one of them has no limit."""
+        limits = [upstream.max_concurrency for upstream in self.all if model_id in upstream.served_as]
+        return sum(limits) if all(limits) else 0
+
+    def replace(self, upstreams: Iterable[Upstream]) -> None:
+        """Take over a new configuration; a server that stays keeps what is known of it and its open calls."""
+        kept = {(upstream.name, upstream.base_url): upstream for upstream in self.all}
+        self.all = [kept.get((new.name, new.base_url), new).reconfigured(new) for new in upstreams]
+        self._index()
 
     async def start(self) -> None:
         """First discovery, then again and again in the background."""

@@ -122,7 +122,7 @@ class Generation:
     async def _consume(self) -> None:
         if self._stopping:
             return
-        answer = self._answer = runtime().chat(caller=self.caller, body=self.body)
+        answer = self._answer = await runtime().chat(caller=self.caller, body=self.body)
         self.request_id = answer.request_id
         try:
             async with answer:

@@ -7,6 +7,7 @@ from django_htmx.middleware import HtmxDetails
 
 from accounts.models import Team, User
 from billing.models import Source
+from gateway.allowances import caller_of_person
 from gateway.caller import Caller
 from gateway.catalog import Model
 from gateway.runtime import runtime
@@ -19,7 +20,7 @@ class PersonRequest(HttpRequest):
 
 
 def caller_of(request: PersonRequest) -> Caller:
-    return Caller(team_id=request.team.pk, key_id=0, member_id=request.user.pk, source=Source.PLAYGROUND)
+    return caller_of_person(team=request.team, user=request.user, source=Source.PLAYGROUND)
 
 
 def chat_models(request: PersonRequest) -> list[Model]:

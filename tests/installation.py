@@ -153,6 +153,7 @@ def installation(folder: Path, **environment: str) -> Iterator[Installation]:
     made = Installation(
         folder,
         inherited
+        | NO_LIMITS
         | {"DJANGO_SETTINGS_MODULE": "config.settings", "DATA_DIR": str(folder / "var"), "PYTHONUNBUFFERED": "1"}
         | environment,
     )
@@ -164,4 +165,11 @@ def installation(folder: Path, **environment: str) -> Iterator[Installation]:
         made.stop()
 
 
+# Tests make more requests than a person may; those of the limits set them.
+NO_LIMITS = {
+    "RATE_LIMIT_KEY_RPM": "0",
+    "RATE_LIMIT_IP_RPM": "0",
+    "RATE_LIMIT_KEY_CONCURRENCY": "0",
+    "TEAM_POINTS_LIMIT": "0",
+}
 PRODUCT_VARIABLES = frozenset({"DATA_DIR", "DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE"})

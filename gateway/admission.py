@@ -1,0 +1,294 @@
+"""Whether a call may begin: its key's scopes, then every limit in one atomic step, points included.
+
+ticket = await admission.admit(caller, ask)     # raises Forbidden or RateLimited (429)
+…                                               # Call.finish settles it, once
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from ipaddress import ip_address
+
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError, InterfaceError, close_old_connections
+
+from billing.pricing import Usage, format_points
+from billing.quota import Period, period_at, price_of, reservation_ppt, rolling_start, used_ppt
+from billing.rates import RateCard
+from gateway.call import Call, new_request_id
+from gateway.caller import Allowance, Caller
+from gateway.errors import Forbidden, RateLimited
+from gateway.gates import Budget, Counters, Gates, Passage, Refusal, Slot, Window
+
+log = logging.getLogger("gateway")
+
+# What a call is taken to write at most where it does not say.
+DEFAULT_OUTPUT_TOKENS = 4096
+BYTES_PER_TOKEN = 4
+CARD_SECONDS = 5.0
+CORRECT_EVERY_SECONDS = 30.0
+# Long enough for what was counted to have reached the database.
+SHIPPED_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SiteLimits:
+    """Of the whole site; 0 is off."""
+
+    ip_rpm: int = 0
+    process_concurrency: int = 0
+    site_concurrency: int = 0
+
+
+NO_SITE_LIMITS = SiteLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a call is going to use at most; points for it are set aside."""
+
+    prompt_bytes: int = 0
+    output_tokens: int = 0
+    pages: int = 0
+    characters: int = 0
+
+
+NOTHING = Expected()
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a caller wants to do. Without a model (a list of models) it takes no slot and no points."""
+
+    endpoint: str
+    model: str = ""
+    address: str = ""
+    model_concurrency: int = 0
+    expected: Expected = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A call let through. Settled by the call's finish, or cancelled where it came to no call."""
+
+    call_id: str
+    gates: Gates
+    passage: Passage
+    admission: Admission
+
+    def settle(self, call: Call) -> None:
+        spent = self.admission.price(call) if self.gates.budgets and 200 <= call.status < 300 else 0
+        self.admission.counters.leave(self.call_id, self.gates, spent_ppt=spent)
+
+    def cancel(self) -> None:
+        self.admission.counters.leave(self.call_id, self.gates, spent_ppt=None)
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """What a client may still use, as of this call."""
+        headers = []
+        passage = self.passage
+        if self.gates.windows:
+            headers += [
+                (b"x-ratelimit-limit-user-rpm", b"%d" % self.gates.windows[0].limit),
+                (b"x-ratelimit-remaining-user-rpm", b"%d" % passage.remaining),
+                (b"x-ratelimit-reset", b"%d" % passage.reset_at),
+            ]
+        if self.gates.budgets:
+            budget = self.gates.budgets[0]
+            left = max(0, budget.limit_ppt - passage.taken_ppt)
+            headers += [
+                (b"x-ratelimit-limit-user-daily-points", format_points(budget.limit_ppt).encode()),
+                (b"x-ratelimit-used-user-daily-points", format_points(passage.taken_ppt).encode()),
+                (b"x-ratelimit-remaining-user-daily-points", format_points(left).encode()),
+                (b"x-ratelimit-reset-user-daily-points", b"%d" % budget.ends_at),
+            ]
+        return headers
+
+
+class Admission:
+    """The one way in for every call that uses a model, whatever the endpoint or the page it comes from."""
+
+    def __init__(self, counters: Counters, *, limits: SiteLimits) -> None:
+        self.counters = counters
+        self.limits = limits
+        self.card = RateCard(())
+        self._known: dict[str, tuple[Budget, Caller]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        await self._load_card()
+        self._tasks = [
+            asyncio.create_task(self._keep_card(), name="rate card"),
+            asyncio.create_task(self._keep_correcting(), name="quota correction"),
+        ]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def admit(self, caller: Caller, ask: Ask) -> Ticket:
+        """Raises Forbidden outside the key's scopes, RateLimited at a limit; nothing is counted then."""
+        check_scope(caller.allowance, ask)
+        now = time.time()
+        gates = self._simple_gates(caller, ask)
+        if ask.model and (caller.allowance.team_points_ppt or caller.allowance.key_points_ppt):
+            gates = Gates(gates.windows, gates.slots, await self._budgets(caller, ask, now))
+        call_id = new_request_id()
+        result = await self.counters.enter(call_id, gates, now=now)
+        if isinstance(result, Refusal):
+            raise refused(result)
+        return Ticket(call_id, gates, result, self)
+
+    def price(self, call: Call) -> int:
+        """What rating will charge a finished call."""
+        counts = call.counts
+        usage = Usage(counts.prompt, counts.cached, counts.completion, call.pages, call.characters)
+        return price_of(self.card, call.model, usage, datetime.fromtimestamp(call.started_at, UTC))
+
+    def _simple_gates(self, caller: Caller, ask: Ask) -> Gates:
+        allowance, limits = caller.allowance, self.limits
+        key, team, model = f"key:{caller.key_id}", f"team:{caller.team_id}", f"model:{ask.model}"
+        windows = [
+            Window(f"rpm:{key}", allowance.key_rpm if caller.key_id else 0, "token_rate_limit_exceeded"),
+            Window(f"rpm:ip:{ask.address}", limits.ip_rpm if ask.address else 0, "ip_rate_limit_exceeded"),
+            Window(f"rpm:{team}", allowance.team_rpm, "rate_limit_exceeded"),
+        ]
+        slots = [
+            Slot(
+                f"open:{key}",
+                allowance.key_concurrency if caller.key_id else 0,
+                "token_concurrency_rate_limit_exceeded",
+            ),
+            Slot(f"open:{model}", ask.model_concurrency, "model_concurrency_rate_limit_exceeded"),
+            Slot(f"open:process:{id(self)}", limits.process_concurrency, "process_concurrency_rate_limit_exceeded"),
+            Slot("open:site", limits.site_concurrency, "global_concurrency_rate_limit_exceeded"),
+        ]
+        return Gates(
+            tuple([window for window in windows if window.limit]),
+            tuple([slot for slot in slots if slot.limit]) if ask.model else (),
+        )
+
+    async def _budgets(self, caller: Caller, ask: Ask, now: float) -> tuple[Budget, ...]:
+        allowance = caller.allowance
+        reserve = reservation_ppt(
+            self.card,
+            ask.model,
+            prompt_tokens_estimate=ask.expected.prompt_bytes // BYTES_PER_TOKEN,
+            max_output_tokens=ask.expected.output_tokens,
+            at=datetime.fromtimestamp(now, UTC),
+            pages=ask.expected.pages,
+            characters=ask.expected.characters,
+        )
+        wanted = [
+            (f"points:team:{caller.team_id}", allowance.team_points_ppt, None),
+            (f"points:key:{caller.key_id}", allowance.key_points_ppt if caller.key_id else 0, caller.key_id),
+        ]
+        budgets = []
+        for name, limit_ppt, key_id in wanted:
+            if limit_ppt:
+                known = await self._known_budget(name, caller, key_id, now)
+                budgets.append(Budget(name, limit_ppt, reserve, known.ends_at, known.used_ppt))
+        return tuple(budgets)
+
+    async def _known_budget(self, name: str, caller: Caller, key_id: int | None, now: float) -> Budget:
+        """The running period of a budget, from the ledger when this process first needs it."""
+        entry = self._known.get(name)
+        if entry and entry[0].ends_at > now and entry[1].allowance.period == caller.allowance.period:
+            return entry[0]
+        period, used = await _in_thread(_read_period, caller, key_id, self.card, now)
+        budget = Budget(name, 0, 0, period.end.timestamp(), used)
+        self._known[name] = (budget, caller)
+        return budget
+
+    async def _keep_card(self) -> None:
+        while True:
+            await asyncio.sleep(CARD_SECONDS)
+            with suppress(DatabaseError, InterfaceError):
+                # Away for a while: the rates last read go on.
+                await self._load_card()
+
+    async def _load_card(self) -> None:
+        self.card = await _in_thread(RateCard.load)
+
+    async def _keep_correcting(self) -> None:
+        while True:
+            await asyncio.sleep(CORRECT_EVERY_SECONDS)
+            now = time.time()
+            self._known = {name: entry for name, entry in self._known.items() if entry[0].ends_at > now}
+            for name, (_, caller) in list(self._known.items()):
+                try:
+                    await self.correct(name, caller)
+                except Exception as error:  # noqa: BLE001 -- whatever is away, the next round tries again
+                    log.warning("quota %s was not checked against the ledger: %s", name, type(error).__name__)
+
+    async def correct(self, name: str, caller: Caller) -> None:
+        """Bring one counter to the ledger."""
+        before = await self.counters.used(name)
+        if before is None:
+            return
+        await asyncio.sleep(SHIPPED_SECONDS)
+        key_id = caller.key_id if name.startswith("points:key:") else None
+        _, ledger = await _in_thread(_read_period, caller, key_id, self.card, time.time())
+        await self.counters.correct(name, before_ppt=before, ledger_ppt=ledger)
+
+
+def check_scope(allowance: Allowance, ask: Ask) -> None:
+    """Raises Forbidden for what the key was not made for."""
+    if allowance.endpoints and ask.endpoint not in allowance.endpoints:
+        raise Forbidden(f"This key may not use the endpoint {ask.endpoint}.")
+    if ask.model and allowance.models and ask.model not in allowance.models:
+        raise Forbidden(f"This key may not use the model {ask.model}.", param="model")
+    if allowance.networks:
+        try:
+            address = ip_address(ask.address)
+        except ValueError:
+            raise Forbidden("This key is limited to certain networks.") from None
+        if not any(address in network for network in allowance.networks):
+            raise Forbidden("This key may not be used from your network.")
+
+
+def refused(refusal: Refusal) -> RateLimited:
+    gate, seconds = refusal.gate, refusal.retry_after_seconds
+    if isinstance(gate, Window):
+        text = f"Too many requests: at most {gate.limit} a minute. Try again in {seconds} s."
+        return RateLimited(text, code=gate.code, retry_after_seconds=seconds)
+    if isinstance(gate, Slot):
+        text = f"Too many requests at once: at most {gate.limit}. Wait for one to end."
+        return RateLimited(text, code=gate.code, retry_after_seconds=seconds)
+    left = format_points(max(0, gate.limit_ppt - refusal.taken_ppt))
+    reset = datetime.fromtimestamp(gate.ends_at, UTC).isoformat()
+    text = (
+        f"Not enough points: this request sets aside up to {format_points(gate.reserve_ppt)}, "
+        f"{left} of {format_points(gate.limit_ppt)} are left until {reset}."
+    )
+    return RateLimited(text, code="insufficient_quota", retry_after_seconds=seconds)
+
+
+def _read_period(caller: Caller, key_id: int | None, card: RateCard, now: float) -> tuple[Period, int]:
+    allowance = caller.allowance
+    moment = datetime.fromtimestamp(now, UTC)
+    first = None
+    if allowance.period == "rolling":
+        first = rolling_start(team_id=caller.team_id, key_id=key_id, now=moment)
+    period = period_at(allowance.period, allowance.zone, moment, first_charged_at=first)
+    return period, used_ppt(team_id=caller.team_id, key_id=key_id, period=period, card=card)
+
+
+async def _in_thread[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Database work off the event loop, on a connection that is given back."""
+
+    def run() -> T:
+        close_old_connections()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            close_old_connections()
+
+    return await sync_to_async(run, thread_sensitive=False)()

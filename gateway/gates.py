@@ -1,0 +1,199 @@
+"""The gates a call passes, as plain data and counters in this process.
+
+All gates of a call are looked at together, and only when every one lets it through is anything counted, so a call
+refused by one gate has used up nothing at another. `LocalGates` is that step for one process; `gateway.redis_gates`
+is the same step for several.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Protocol
+
+WINDOW_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """At most `limit` calls in any 60 s."""
+
+    name: str
+    limit: int
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """At most `limit` calls at once."""
+
+    name: str
+    limit: int
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """At most `limit_ppt` from the period's start to `ends_at` (Unix time); the call sets `reserve_ppt` aside.
+
+    A budget is counted from `used_ppt`, what the ledger said, where no counter of that period exists.
+    """
+
+    name: str
+    limit_ppt: int
+    reserve_ppt: int
+    ends_at: float
+    used_ppt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """Every gate of one call, in the order in which a refusal is named."""
+
+    windows: tuple[Window, ...] = ()
+    slots: tuple[Slot, ...] = ()
+    budgets: tuple[Budget, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    gate: Window | Slot | Budget
+    retry_after_seconds: int
+    # Of a budget: what is used and set aside.
+    taken_ppt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A call let through: `remaining` and `reset_at` (Unix time) of the first window, `taken_ppt` of the first
+    budget."""
+
+    remaining: int = 0
+    reset_at: float = 0.0
+    taken_ppt: int = 0
+
+
+class Counters(Protocol):
+    """Where gates are counted."""
+
+    async def enter(self, call_id: str, gates: Gates, *, now: float) -> Passage | Refusal:
+        """Look at all gates and count the call at all of them, or at none."""
+
+    def leave(self, call_id: str, gates: Gates, *, spent_ppt: int | None) -> None:
+        """Free the slots; exchange what was set aside for what was spent (None: nothing was)."""
+
+    async def correct(self, name: str, *, before_ppt: int, ledger_ppt: int) -> None:
+        """Bring a budget to what the ledger says; `before_ppt` was counted when the ledger was asked."""
+
+    async def used(self, name: str) -> int | None:
+        """What a budget's counter stands at; None without one."""
+
+
+@dataclass(slots=True)
+class _Spent:
+    ends_at: float
+    used_ppt: int
+    reserved_ppt: int = 0
+    reserved: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def taken_ppt(self) -> int:
+        return self.used_ppt + self.reserved_ppt
+
+
+class LocalGates:
+    """Counters of one process; nothing awaits inside a step, so each is atomic."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, deque[float]] = {}
+        self._open: dict[str, int] = {}
+        self._spent: dict[str, _Spent] = {}
+        self._swept_at = 0.0
+
+    async def enter(self, call_id: str, gates: Gates, *, now: float) -> Passage | Refusal:
+        return self._refusal(gates, now) or self._count(call_id, gates, now)
+
+    def leave(self, call_id: str, gates: Gates, *, spent_ppt: int | None) -> None:
+        for slot in gates.slots:
+            self._open[slot.name] -= 1
+        for budget in gates.budgets:
+            spent = self._spent.get(budget.name)
+            # The period the call was counted in may be over.
+            if spent is not None and (reserved_ppt := spent.reserved.pop(call_id, None)) is not None:
+                spent.reserved_ppt -= reserved_ppt
+                spent.used_ppt += spent_ppt or 0
+
+    async def correct(self, name: str, *, before_ppt: int, ledger_ppt: int) -> None:
+        if (spent := self._spent.get(name)) is not None:
+            spent.used_ppt = corrected(spent.used_ppt, before_ppt=before_ppt, ledger_ppt=ledger_ppt)
+
+    async def used(self, name: str) -> int | None:
+        spent = self._spent.get(name)
+        return spent.used_ppt if spent else None
+
+    def _refusal(self, gates: Gates, now: float) -> Refusal | None:
+        for window in gates.windows:
+            calls = self._recent(window, now)
+            if len(calls) >= window.limit:
+                # One more is free when so many have left the window that fewer than the limit are in it.
+                free_at = calls[len(calls) - window.limit] + WINDOW_SECONDS
+                return Refusal(window, max(1, math.ceil(free_at - now)))
+        for slot in gates.slots:
+            if self._open.get(slot.name, 0) >= slot.limit:
+                return Refusal(slot, 1)
+        for budget in gates.budgets:
+            taken = self._budget(budget, now).taken_ppt
+            if taken + budget.reserve_ppt > budget.limit_ppt:
+                return Refusal(budget, max(1, math.ceil(budget.ends_at - now)), taken)
+        return None
+
+    def _count(self, call_id: str, gates: Gates, now: float) -> Passage:
+        remaining, reset_at, taken = 0, now, 0
+        for index, window in enumerate(gates.windows):
+            calls = self._calls[window.name]
+            calls.append(now)
+            if index == 0:
+                remaining, reset_at = window.limit - len(calls), calls[0] + WINDOW_SECONDS
+        for slot in gates.slots:
+            self._open[slot.name] = self._open.get(slot.name, 0) + 1
+        for index, budget in enumerate(gates.budgets):
+            spent = self._spent[budget.name]
+            if index == 0:
+                taken = spent.taken_ppt
+            spent.reserved[call_id] = budget.reserve_ppt
+            spent.reserved_ppt += budget.reserve_ppt
+        self._sweep(now)
+        return Passage(remaining, reset_at, taken)
+
+    def _recent(self, window: Window, now: float) -> deque[float]:
+        calls = self._calls.setdefault(window.name, deque())
+        while calls and calls[0] <= now - WINDOW_SECONDS:
+            calls.popleft()
+        return calls
+
+    def _budget(self, budget: Budget, now: float) -> _Spent:
+        spent = self._spent.get(budget.name)
+        if spent is None or spent.ends_at <= now or spent.ends_at != budget.ends_at:
+            spent = self._spent[budget.name] = _Spent(budget.ends_at, budget.used_ppt)
+        return spent
+
+    def _sweep(self, now: float) -> None:
+        """Forget what nobody has touched for a window: addresses and keys come and go."""
+        if now - self._swept_at < WINDOW_SECONDS:
+            return
+        self._swept_at = now
+        for name in [name for name, calls in self._calls.items() if not calls or calls[-1] <= now - WINDOW_SECONDS]:
+            del self._calls[name]
+        for name in [name for name, count in self._open.items() if count <= 0]:
+            del self._open[name]
+        for name in [name for name, spent in self._spent.items() if spent.ends_at <= now and not spent.reserved]:
+            del self._spent[name]
+
+
+def corrected(used_ppt: int, *, before_ppt: int, ledger_ppt: int) -> int:
+    """The counter after a look at the ledger, which knows all that `before_ppt` counted and perhaps some of what
+    has been counted since: below the first it was over-counted, above the present it missed something."""
+    if ledger_ppt < before_ppt:
+        return used_ppt - (before_ppt - ledger_ppt)
+    return max(used_ppt, ledger_ppt)

@@ -1,0 +1,275 @@
+"""The gates of several processes, counted in Redis: one script, one round trip for all calls of a loop tick.
+
+Slots and reservations carry an expiry that their process renews, so those of a process that died free themselves.
+While Redis does not answer, each process counts for itself (`LocalGates`), and no call waits for it: after a failure
+it is left alone for a moment. What was spent meanwhile reaches the counters by their correction from the ledger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import orjson
+import redis.asyncio
+from redis.exceptions import RedisError
+
+from gateway.gates import Budget, Gates, LocalGates, Passage, Refusal, Slot, Window
+
+log = logging.getLogger("gateway")
+
+PREFIX = "tf:gate:"
+TIMEOUT_SECONDS = 0.5
+PAUSE_SECONDS = 1.0
+# A slot or reservation of a call that nobody renews any more.
+EXPIRY_SECONDS = 60
+RENEW_SECONDS = 15
+
+# ARGV: call id, now (ms), expiry (ms), gates as JSON [[kind, name, limit, reserve, ends_at_ms, used], …].
+# Amounts are picopoints as decimal strings. Lua's numbers are exact to 2^53 ppt (9,007 points), so they are added and
+# compared as two halves of 10^9. Answers {refused gate (0: none), free_ms, taken, count, oldest_ms}.
+ENTER = """
+local call, now, expires = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local gates = cjson.decode(ARGV[4])
+local function split(text)
+  local negative = string.sub(text, 1, 1) == '-'
+  if negative then text = string.sub(text, 2) end
+  local high = tonumber(string.sub(text, 1, -10)) or 0
+  local low = tonumber(string.sub(text, -9)) or 0
+  if negative then return -high, -low end
+  return high, low
+end
+local function add(h1, l1, h2, l2)
+  local high, low = h1 + h2, l1 + l2
+  local carry = math.floor(low / 1000000000)
+  return high + carry, low - carry * 1000000000
+end
+local function text(high, low)
+  if high < 0 then
+    high, low = -high, -low
+    if low < 0 then high, low = high - 1, low + 1000000000 end
+    return '-' .. string.format('%.0f%09.0f', high, low)
+  end
+  return string.format('%.0f%09.0f', high, low)
+end
+local function taken_of(name)
+  local high, low = split(redis.call('HGET', name, 'used'))
+  for _, amount in ipairs(redis.call('HVALS', name .. ':r')) do
+    local h, l = split(amount)
+    high, low = add(high, low, h, l)
+  end
+  return high, low
+end
+local passage = {0, 0, '0', 0, 0}
+for index, gate in ipairs(gates) do
+  local kind, name, limit = gate[1], gate[2], gate[3]
+  if kind == 'w' then
+    redis.call('ZREMRANGEBYSCORE', name, '-inf', now - 60000)
+    local count = redis.call('ZCARD', name)
+    if count >= tonumber(limit) then
+      local first = redis.call('ZRANGE', name, count - tonumber(limit), count - tonumber(limit), 'WITHSCORES')
+      return {index, tonumber(first[2]) + 60000 - now, '0', 0, 0}
+    end
+    if passage[5] == 0 then
+      local first = redis.call('ZRANGE', name, 0, 0, 'WITHSCORES')
+      passage[4] = count + 1
+      passage[5] = tonumber(first[2] or now)
+    end
+  elseif kind == 's' then
+    redis.call('ZREMRANGEBYSCORE', name, '-inf', now)
+    if redis.call('ZCARD', name) >= tonumber(limit) then return {index, 1000, '0', 0, 0} end
+  else
+    if redis.call('HGET', name, 'ends') ~= gate[5] then
+      redis.call('DEL', name, name .. ':r', name .. ':x')
+      redis.call('HSET', name, 'ends', gate[5], 'used', gate[6])
+      redis.call('PEXPIREAT', name, tonumber(gate[5]) + 3600000)
+    end
+    for _, dead in ipairs(redis.call('ZRANGEBYSCORE', name .. ':x', '-inf', now)) do
+      redis.call('HDEL', name .. ':r', dead)
+      redis.call('ZREM', name .. ':x', dead)
+    end
+    local high, low = taken_of(name)
+    local rh, rl = split(gate[4])
+    local lh, ll = split(limit)
+    local sh, sl = add(high, low, rh, rl)
+    if sh > lh or (sh == lh and sl > ll) then
+      return {index, tonumber(gate[5]) - now, text(high, low), 0, 0}
+    end
+    if passage[3] == '0' then passage[3] = text(high, low) end
+  end
+end
+for _, gate in ipairs(gates) do
+  local kind, name = gate[1], gate[2]
+  if kind == 'w' then
+    redis.call('ZADD', name, now, call)
+    redis.call('PEXPIRE', name, 61000)
+  elseif kind == 's' then
+    redis.call('ZADD', name, expires, call)
+    redis.call('PEXPIREAT', name, expires + 1000)
+  else
+    redis.call('HSET', name .. ':r', call, gate[4])
+    redis.call('ZADD', name .. ':x', expires, call)
+  end
+end
+return passage
+"""
+
+# ARGV: call id, slot names, budget names, spent; exchanges the reservation for what was spent.
+LEAVE = """
+local call, spent = ARGV[1], ARGV[4]
+for _, name in ipairs(cjson.decode(ARGV[2])) do redis.call('ZREM', name, call) end
+for _, name in ipairs(cjson.decode(ARGV[3])) do
+  redis.call('ZREM', name .. ':x', call)
+  redis.call('HDEL', name .. ':r', call)
+  if spent ~= '' and redis.call('EXISTS', name) == 1 then redis.call('HINCRBY', name, 'used', spent) end
+end
+"""
+
+
+class RedisGates:
+    def __init__(self, url: str) -> None:
+        self._redis = redis.asyncio.Redis.from_url(
+            url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS
+        )
+        self._alone = LocalGates()
+        self._paused_until = 0.0
+        self._entering: list[tuple[list[str], asyncio.Future[list[Any]]]] = []
+        self._leaving: list[list[str]] = []
+        # Calls this process has let through, with their gates: renewed until they leave.
+        self._open: dict[str, Gates] = {}
+        self._counted_alone: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._renewal: asyncio.Task[None] | None = None
+
+    async def enter(self, call_id: str, gates: Gates, *, now: float) -> Passage | Refusal:
+        if time.monotonic() < self._paused_until:
+            return await self._enter_alone(call_id, gates, now)
+        arguments = [call_id, str(int(now * 1000)), str(int((now + EXPIRY_SECONDS) * 1000)), _encoded(gates)]
+        answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._entering.append((arguments, answer))
+        if len(self._entering) == 1:
+            self._spawn(self._send_entering())
+        try:
+            result = await answer
+        except (RedisError, OSError):
+            return await self._enter_alone(call_id, gates, now)
+        return self._passed(call_id, gates, result, now)
+
+    def leave(self, call_id: str, gates: Gates, *, spent_ppt: int | None) -> None:
+        if call_id in self._counted_alone:
+            self._counted_alone.discard(call_id)
+            self._alone.leave(call_id, gates, spent_ppt=spent_ppt)
+            return
+        self._open.pop(call_id, None)
+        slots = orjson.dumps([PREFIX + slot.name for slot in gates.slots]).decode()
+        budgets = orjson.dumps([PREFIX + budget.name for budget in gates.budgets]).decode()
+        self._leaving.append([call_id, slots, budgets, "" if spent_ppt is None else str(spent_ppt)])
+        if len(self._leaving) == 1:
+            self._spawn(self._send_leaving())
+
+    async def correct(self, name: str, *, before_ppt: int, ledger_ppt: int) -> None:
+        now_ppt = await self.used(name)
+        if now_ppt is None:
+            return
+        difference = ledger_ppt - before_ppt if ledger_ppt < before_ppt else max(0, ledger_ppt - now_ppt)
+        if difference:
+            await self._redis.hincrby(PREFIX + name, "used", difference)
+
+    async def used(self, name: str) -> int | None:
+        value = await self._redis.hget(PREFIX + name, "used")
+        return int(value) if value is not None else None
+
+    async def aclose(self) -> None:
+        if self._renewal:
+            self._renewal.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._redis.aclose()
+
+    async def _enter_alone(self, call_id: str, gates: Gates, now: float) -> Passage | Refusal:
+        result = await self._alone.enter(call_id, gates, now=now)
+        if isinstance(result, Passage):
+            self._counted_alone.add(call_id)
+        return result
+
+    def _passed(self, call_id: str, gates: Gates, result: list[Any], now: float) -> Passage | Refusal:
+        number, free_ms, taken, count, oldest_ms = result
+        every: list[Window | Slot | Budget] = [*gates.windows, *gates.slots, *gates.budgets]
+        if number:
+            seconds = max(1, -(-int(free_ms) // 1000))
+            return Refusal(every[int(number) - 1], seconds, int(taken))
+        self._open[call_id] = gates
+        if self._renewal is None:
+            self._renewal = asyncio.create_task(self._keep_renewing(), name="slot renewal")
+        limit = gates.windows[0].limit if gates.windows else 0
+        return Passage(limit - int(count), int(oldest_ms) / 1000 + 60 if count else now, int(taken))
+
+    async def _send_entering(self) -> None:
+        # The calls of this tick go together.
+        await asyncio.sleep(0)
+        waiting, self._entering = self._entering, []
+        try:
+            pipeline = self._redis.pipeline(transaction=False)
+            for arguments, _ in waiting:
+                pipeline.eval(ENTER, 0, *arguments)
+            results = await pipeline.execute()
+        except (RedisError, OSError) as error:
+            self._pause(error)
+            results = [error] * len(waiting)
+        for (_, answer), result in zip(waiting, results, strict=True):
+            if answer.done():
+                continue
+            if isinstance(result, Exception):
+                answer.set_exception(result)
+            else:
+                answer.set_result(result)
+
+    async def _send_leaving(self) -> None:
+        await asyncio.sleep(0)
+        leaving, self._leaving = self._leaving, []
+        try:
+            pipeline = self._redis.pipeline(transaction=False)
+            for arguments in leaving:
+                pipeline.eval(LEAVE, 0, *arguments)
+            await pipeline.execute()
+        except (RedisError, OSError) as error:
+            # The expiry frees the slots, the correction from the ledger books the points.
+            self._pause(error)
+
+    async def _keep_renewing(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            expires = int((time.time() + EXPIRY_SECONDS) * 1000)
+            pipeline = self._redis.pipeline(transaction=False)
+            for call_id, gates in self._open.items():
+                for slot in gates.slots:
+                    pipeline.zadd(PREFIX + slot.name, {call_id: expires}, xx=True)
+                    pipeline.pexpireat(PREFIX + slot.name, expires + 1000)
+                for budget in gates.budgets:
+                    pipeline.zadd(f"{PREFIX}{budget.name}:x", {call_id: expires}, xx=True)
+            try:
+                await pipeline.execute()
+            except (RedisError, OSError) as error:
+                self._pause(error)
+
+    def _pause(self, error: Exception) -> None:
+        if time.monotonic() >= self._paused_until:
+            log.warning("Redis does not answer (%s): limits are counted in each process", type(error).__name__)
+        self._paused_until = time.monotonic() + PAUSE_SECONDS
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _encoded(gates: Gates) -> str:
+    rows: list[list[Any]] = [["w", PREFIX + window.name, str(window.limit)] for window in gates.windows]
+    rows += [["s", PREFIX + slot.name, str(slot.limit)] for slot in gates.slots]
+    rows += [
+        ["b", PREFIX + budget.name, str(budget.limit_ppt), str(budget.reserve_ppt),
+         str(int(budget.ends_at * 1000)), str(budget.used_ppt)]
+        for budget in gates.budgets
+    ]  # fmt: skip
+    return orjson.dumps(rows).decode()
