@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 from zoneinfo import ZoneInfo
 
 from django.db import models
-from django.db.models import F, QuerySet, Sum
+from django.db.models import F, Max, QuerySet, Sum
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -251,6 +251,14 @@ def day_totals(team_id: int, zone: ZoneInfo, *, days: int, now: datetime) -> Sum
     today = now.astimezone(zone).date()
     start, end = midnight(today - timedelta(days=days - 1), zone), midnight(today + timedelta(days=1), zone)
     return usage_totals(team_id, start, end)
+
+
+def totals_by_model(team_id: int) -> dict[str, tuple[Sums, datetime]]:
+    """Of all time: each model's sums, and the last quarter hour in which it was used."""
+    rows = (
+        Rollup.objects.filter(team_id=team_id).values("model").annotate(**_SUMMED, latest=Max("quarter_at")).order_by()
+    )
+    return {row["model"]: (_sums(row), row["latest"]) for row in rows}
 
 
 def _ceil_quarter(at: datetime) -> datetime:
