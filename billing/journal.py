@@ -5,7 +5,7 @@ One folder, segments named `*.journal`, each held by a file lock while its proce
     S <crc32> <request id> <json>    accepted: the record as it stands if the process dies now ("interrupted")
     F <crc32> <request id> <json>    finished: the usage record
 
-`crc32` is eight hex digits over the rest of the line after it; the request id is 32 hex digits; the JSON is an
+`crc32` is eight hex digits over the line's letter and what follows the digits; the request id is 32 hex digits; the JSON is an
 object of `UsageRecord`'s columns. A line is one `write(2)`, so a killed process leaves at most one torn line, and
 that line's answer had not ended. Only complete lines with the right checksum are read.
 """
@@ -227,10 +227,14 @@ def parse_lines(data: bytes) -> Iterator[Line]:
         kind, checksum, rest = raw[:2], raw[2:10], raw[11:]
         if kind not in (b"S ", b"F ") or len(rest) < 34:
             continue
-        if b"%08x" % zlib.crc32(rest) == checksum:
+        if b"%08x" % _checksum(kind[:1], rest) == checksum:
             yield Line(kind == b"F ", rest[:32].decode("ascii"), rest[33:])
 
 
 def _line(kind: bytes, request_id: str, json: bytes) -> bytes:
     rest = b"%s %s" % (request_id.encode("ascii"), json)
-    return b"%s %08x %s\n" % (kind, zlib.crc32(rest), rest)
+    return b"%s %08x %s\n" % (kind, _checksum(kind, rest), rest)
+
+
+def _checksum(kind: bytes, rest: bytes) -> int:
+    return zlib.crc32(rest, zlib.crc32(kind))
