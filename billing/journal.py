@@ -5,9 +5,9 @@ One folder, segments named `*.journal`, each held by a file lock while its proce
     S <crc32> <request id> <json>    accepted: the record as it stands if the process dies now ("interrupted")
     F <crc32> <request id> <json>    finished: the usage record
 
-`crc32` is eight hex digits over the line's letter and what follows the digits; the request id is 32 hex digits; the JSON is an
-object of `UsageRecord`'s columns. A line is one `write(2)`, so a killed process leaves at most one torn line, and
-that line's answer had not ended. Only complete lines with the right checksum are read.
+`crc32` is eight hex digits over the line's letter and what follows the digits; the request id is 32 hex digits; the
+JSON is an object of `UsageRecord`'s columns. A line is one `write(2)`, so a killed process leaves at most one torn
+line, and that line's answer had not ended. Only complete lines with the right checksum are read.
 """
 
 from __future__ import annotations
@@ -224,10 +224,10 @@ def abandoned(directory: Path) -> Iterator[Segment]:
 def parse_lines(data: bytes) -> Iterator[Line]:
     """Whole and undamaged lines; others are passed over."""
     for raw in data.split(b"\n"):
-        kind, checksum, rest = raw[:2], raw[2:10], raw[11:]
+        kind, checksum, rest = raw[:2], raw[2:11], raw[11:]
         if kind not in (b"S ", b"F ") or len(rest) < 34:
             continue
-        if b"%08x" % _checksum(kind[:1], rest) == checksum:
+        if b"%08x " % _checksum(kind[:1], rest) == checksum:
             yield Line(kind == b"F ", rest[:32].decode("ascii"), rest[33:])
 
 
