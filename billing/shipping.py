@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections, connection, transaction
+from django.db import DataError, IntegrityError, close_old_connections, connection, transaction
 
 from billing.bulk import insert_json
 from billing.journal import Journal, Line, Segment, abandoned, adopting, parse_lines
@@ -26,8 +26,8 @@ INTERVAL_SECONDS = 0.05
 BATCH_BYTES = 1024 * 1024
 ADOPT_EVERY_SECONDS = 5.0
 RETRY_SECONDS = 1.0
-# What the database's own failures look like, as opposed to a row it cannot take.
-AWAY = (OperationalError, InterfaceError)
+# A row it cannot take. All else is the database's own failure (away, not migrated, full), and the rows wait for it.
+POISON = (DataError, IntegrityError)
 
 
 def ship_lines(lines: list[Line], *, rejected_file: Path) -> None:
@@ -37,9 +37,7 @@ def ship_lines(lines: list[Line], *, rejected_file: Path) -> None:
         return
     try:
         _insert(rows)
-    except AWAY:
-        raise
-    except DatabaseError:
+    except POISON:
         if len(rows) == 1:
             log.exception("a usage record cannot be stored; it is kept in %s", rejected_file)
             with rejected_file.open("ab") as file:
