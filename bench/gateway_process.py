@@ -19,7 +19,18 @@ from programs import ROOT, get, running, wait_until
 BACKLOG = 2048
 # What decides how the product runs; left out so that the measured one is the embedded default.
 PRODUCT_VARIABLES = frozenset({"DATA_DIR", "DATABASE_URL", "REDIS_URL", "UPSTREAMS_FILE", "DEMO_URL"})
+# Every gate is on and counts, at limits that are never reached.
+LIMITS = {
+    "RATE_LIMIT_KEY_RPM": "1000000000",
+    "RATE_LIMIT_IP_RPM": "1000000000",
+    "RATE_LIMIT_TEAM_RPM": "1000000000",
+    "RATE_LIMIT_KEY_CONCURRENCY": "1000000",
+    "RATE_LIMIT_PROCESS_CONCURRENCY": "1000000",
+    "RATE_LIMIT_SITE_CONCURRENCY": "1000000",
+    "TEAM_POINTS_LIMIT": "1000000",
+}
 SET_UP = """
+import datetime
 import json
 from io import StringIO
 import django
@@ -27,6 +38,10 @@ django.setup()
 from django.core.management import call_command
 call_command("migrate", verbosity=0)
 call_command("load_rates", stdout=StringIO())
+from billing.models import Rate
+began = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+for meter in ("input", "cache_read", "output"):
+    Rate(model="bench-model", meter=meter, rate="0.5", effective_from=began).save()
 from accounts.bootstrap import first_owner
 print(json.dumps({"key": first_owner().secret}))
 """
@@ -86,7 +101,7 @@ def set_up(environment: dict[str, str]) -> str:
 @contextmanager
 def gateway(folder: Path, *, upstream_url: str) -> Iterator[Gateway]:
     """One web process on SQLite with journal, shipper and records on, before the given upstream."""
-    environment = product_environment(folder, UPSTREAM_URL=upstream_url)
+    environment = product_environment(folder, UPSTREAM_URL=upstream_url, **LIMITS)
     key = set_up(environment)
     log = folder / "web.log"
     with socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) as listener:

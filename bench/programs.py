@@ -133,43 +133,6 @@ def load(port: int, *arguments: str, limit_seconds: float, pids: Sequence[int] =
     return result
 
 
-NGINX = """
-daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx-error.log;
-events {{ worker_connections 4096; }}
-http {{
-  access_log off; keepalive_requests 1000000000; keepalive_timeout 75;
-  client_body_temp_path {folder}/nginx-body; proxy_temp_path {folder}/nginx-proxy;
-  fastcgi_temp_path {folder}/nginx-f; uwsgi_temp_path {folder}/nginx-u; scgi_temp_path {folder}/nginx-s;
-  upstream model {{ server 127.0.0.1:{upstream}; keepalive 1024; keepalive_requests 1000000000; }}
-  server {{
-    listen 127.0.0.1:{port} backlog=2048;
-    location / {{
-      proxy_pass http://model; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
-    }}
-  }}
-}}
-"""
-
-
-def find_nginx() -> str | None:
-    return shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
-
-
-@contextmanager
-def nginx(folder: Path, *, upstream_port: int) -> Iterator[int]:
-    """nginx as a plain reverse proxy with one worker; its port."""
-    program, port = find_nginx(), free_port()
-    assert program is not None
-    file = folder / "nginx.conf"
-    file.write_text(NGINX.format(folder=folder, upstream=upstream_port, port=port))
-    # Its worker gives up root's rights and must still reach its folders.
-    folder.chmod(0o711)
-    log = folder / "nginx.log"
-    with running([program, "-c", str(file), "-p", str(folder)], log=log) as process:
-        wait_until(lambda: get(port, "/v1/models") is not None, what="nginx", process=process, log=log)
-        yield port
-
-
 def find_postgresql() -> Path | None:
     """The folder of PostgreSQL's server programs."""
     for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from programs import ROOT, BenchError
-from workloads import DIRECT, GATEWAY, NGINX, ROWS, Round
+from workloads import GATEWAY, NGINX, ROWS, Round
 
 PAGE = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
@@ -106,6 +106,3 @@ def round_summary(one_round: Round, targets: Sequence[str]) -> str:
     """One line for a person who waits."""
     speeds = one_round.get("whole, 64", {})
     return ", ".join(f"{name} {speeds[name]['requests_per_second']:,.0f}/s" for name in targets if name in speeds)
-
-
-__all__ = ["DIRECT", "Results", "machine", "markdown", "progress", "round_summary", "write_page"]

@@ -1,7 +1,7 @@
 """Measure the gateway beside the direct way and nginx; prints the table of docs/performance.md.
 
     uv run bench/run.py             # three interleaved rounds, about seven minutes
-    uv run bench/run.py --quick     # one short round, under 40 s
+    uv run bench/run.py --quick     # one short round, under 40 s: rating on one database, nginx unpaced
     uv run bench/run.py --write     # and puts the table into docs/performance.md
 
 Everything listens on loopback, lives in a temporary folder and ends with the command, Ctrl-C included. A C compiler
@@ -17,24 +17,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gateway_process import Gateway, gateway, product_environment
-from programs import (
-    BENCH,
-    BUILD,
-    ROOT,
-    BenchError,
-    find_nginx,
-    find_postgresql,
-    mock_upstream,
-    nginx,
-    postgresql,
-    wait_until_quiet,
-)
+from peers import peers
+from programs import BENCH, BUILD, ROOT, BenchError, find_postgresql, mock_upstream, postgresql, wait_until_quiet
 from report import Results, machine, markdown, progress, round_summary, write_page
 from workloads import DIRECT, GATEWAY, NGINX, OPEN_STREAMS, WARM_UP, Round, Run, Target, workloads
 
@@ -49,15 +38,14 @@ class Account:
 
     def __init__(self) -> None:
         self.finished = self.begun = self.unsure = 0
-        self.errors: list[str] = []
 
     def add(self, run: Run) -> Run:
+        if run["failed"]:
+            raise BenchError(f"{run['failed']:,} requests to the gateway failed, the first with: {run['first_error']}")
         self.finished += run["finished"]
         self.begun += run["in_flight_begun"]
         # No byte of an answer came: the request may not have been read, let alone accepted.
-        self.unsure += run["failed"] + run["in_flight"] - run["in_flight_begun"]
-        if run["first_error"]:
-            self.errors.append(run["first_error"])
+        self.unsure += run["in_flight"] - run["in_flight_begun"]
         return run
 
     def verdict(self, measured: Gateway) -> str:
@@ -69,37 +57,29 @@ class Account:
             raise BenchError(f"{expected:,} requests (and {self.unsure} unsure) became {records.count:,}: {outcomes}")
         if not self.unsure and records.prompt_tokens != expected * PROMPT_TOKENS:
             raise BenchError(f"{expected:,} requests have {records.prompt_tokens:,} prompt tokens: {outcomes}")
-        unsure = f" (of {self.unsure} more no byte came back: {self.errors[:1]})" if self.unsure else ""
+        unsure = f" (of {self.unsure} more no byte had come back)" if self.unsure else ""
         return (
             f"Of {expected:,} requests to the gateway, {self.begun:,} were cut off by their client; each became one "
             f"usage record ({outcomes}){unsure}."
         )
 
 
-def measure_gateway(results: Results, *, rounds: int) -> None:
+def measure_gateway(results: Results, *, rounds: int, litellm_program: str | None) -> None:
     with tempfile.TemporaryDirectory(prefix="token-factory-bench-") as name, mock_upstream(Path(name)) as port:
-        folder = Path(name)
-        account = Account()
-        with gateway(folder, upstream_url=f"http://127.0.0.1:{port}/v1") as measured, _peers(folder, port) as peers:
+        folder, account = Path(name), Account()
+        with (
+            gateway(folder, upstream_url=f"http://127.0.0.1:{port}/v1") as measured,
+            peers(folder, upstream_port=port, litellm_program=litellm_program) as others,
+        ):
             ours = Target(GATEWAY, measured.port, measured.key, (measured.pid,))
             results.memory_mb = _memory_mb(ours, account)
             wait_until_quiet(port)
-            targets = [Target(DIRECT, port), *peers, ours]
+            targets = [Target(DIRECT, port), *others, ours]
             results.targets = [target.name for target in targets]
             for number in range(rounds):
                 results.rounds.append(_round(targets, account, quick=results.quick))
                 progress(f"round {number + 1} of {rounds}: {round_summary(results.rounds[-1], results.targets)}")
             results.records = account.verdict(measured)
-
-
-@contextmanager
-def _peers(folder: Path, upstream_port: int) -> Iterator[list[Target]]:
-    if find_nginx() is None:
-        progress("nginx is not installed: no row of it")
-        yield []
-        return
-    with nginx(folder, upstream_port=upstream_port) as port:
-        yield [Target(NGINX, port)]
 
 
 def _memory_mb(ours: Target, account: Account) -> float:
@@ -113,7 +93,7 @@ def _round(targets: Sequence[Target], account: Account, *, quick: bool) -> Round
     done: dict[str, dict[str, Run]] = {}
     for workload in workloads(quick=quick):
         for target in targets:
-            if quick and workload.pace_us and target.name == NGINX:
+            if workload.connections > target.max_connections or (quick and workload.pace_us and target.name == NGINX):
                 continue
             run = target.measure(workload)
             done.setdefault(workload.name, {})[target.name] = account.add(run) if target.name == GATEWAY else run
@@ -122,8 +102,9 @@ def _round(targets: Sequence[Target], account: Account, *, quick: bool) -> Round
 
 def measure_rating(results: Results) -> None:
     count = RATED_RECORDS_QUICK if results.quick else RATED_RECORDS
-    with tempfile.TemporaryDirectory(prefix="token-factory-bench-") as name:
-        results.rating.append(_rate(Path(name), count, name="SQLite"))
+    if not (results.quick and find_postgresql()):
+        with tempfile.TemporaryDirectory(prefix="token-factory-bench-") as name:
+            results.rating.append(_rate(Path(name), count, name="SQLite"))
         progress("rated on SQLite")
     if find_postgresql() is None:
         progress("PostgreSQL is not installed: no row of it")
@@ -157,13 +138,15 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="one short round: a look, not a measurement")
     parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
     parser.add_argument("--only", choices=["gateway", "rating"], help="one of the two groups")
+    parser.add_argument("--litellm", metavar="PROGRAM", help="measure LiteLLM's proxy too, e.g. .../bin/litellm")
     options = parser.parse_args()
     # A supervisor's SIGTERM ends what was started, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     results = Results(quick=options.quick, targets=[], machine=machine())
     try:
         if options.only != "rating":
-            measure_gateway(results, rounds=1 if options.quick else options.rounds)
+            rounds = 1 if options.quick else options.rounds
+            measure_gateway(results, rounds=rounds, litellm_program=options.litellm)
         if options.only != "gateway":
             measure_rating(results)
     except KeyboardInterrupt:

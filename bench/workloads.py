@@ -9,7 +9,7 @@ from typing import Any
 
 from programs import load
 
-DIRECT, NGINX, GATEWAY = "direct", "nginx", "gateway"
+DIRECT, NGINX, LITELLM, GATEWAY = "direct", "nginx", "LiteLLM", "gateway"
 PACE_US = 50_000
 # Start, drain and a margin on top of what a run is asked to take.
 MARGIN_SECONDS = 60.0
@@ -26,6 +26,7 @@ class Target:
     port: int
     key: str = ""
     pids: tuple[int, ...] = ()
+    max_connections: int = 1000
 
     def measure(self, workload: Workload) -> Run:
         arguments = workload.arguments(key=self.key)
