@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import orjson
 from django.conf import settings
 
-from gateway import account_api
+from gateway import account_api, spaces
 from gateway.admission import Ask, Expected, Ticket
 from gateway.call import new_request_id
 from gateway.caller import Caller
@@ -137,6 +137,8 @@ MODEL_ROUTE: dict[str, Handler] = {"GET": one_model}
 
 def _route(request: Request) -> Handler:
     path = request.path
+    if request.scope["path"].startswith("/spaces/"):
+        return spaces.serve
     methods = ROUTES.get(path) if path else account_api.ROUTES.get(request.scope["path"])
     if methods is None and path.startswith("models/") and len(path) > len("models/"):
         methods = MODEL_ROUTE

@@ -17,11 +17,14 @@ from gateway.catalog import BUNDLED, Catalog, Model, load
 from gateway.chat import chat_job, expected_of
 from gateway.credentials import KeyRing
 from gateway.gates import Counters, LocalGates
+from gateway.guarded_transport import GuardedTransport
 from gateway.key_epochs import epoch_reader
 from gateway.portable import adapt
 from gateway.redis_gates import RedisGates
 from gateway.relay import Answer, Job, Relay, RelaySettings
 from gateway.schema import ChatRequest, Json, parse_chat_request, to_json
+from gateway.spaces import Spaces
+from gateway.ssrf import Network
 from gateway.transport import Transport
 from gateway.upstreams import Upstream, Upstreams, configured
 
@@ -37,6 +40,8 @@ class RuntimeSettings:
     journal_fsync: Fsync
     limits: SiteLimits = NO_SITE_LIMITS
     redis_url: str = ""
+    lease_seconds: int = 60
+    dedicated_allow: tuple[Network, ...] = ()
 
     @classmethod
     def from_django(cls) -> RuntimeSettings:
@@ -63,6 +68,8 @@ class RuntimeSettings:
                 site_concurrency=settings.RATE_LIMIT_SITE_CONCURRENCY,
             ),
             redis_url=settings.REDIS_URL,
+            lease_seconds=settings.RATE_LIMIT_LEASE_SECONDS,
+            dedicated_allow=settings.DEDICATED_ALLOW,
         )
 
 
@@ -76,8 +83,16 @@ class Runtime:
         self.relay = Relay(upstreams=self.upstreams, transport=self.transport, log=self.journal, settings=config.relay)
         self.epoch = epoch_reader(config.redis_url)
         self.keys = KeyRing(self.epoch.read)
+        self.spaces = Spaces(
+            epoch=self.epoch.read,
+            transport=GuardedTransport(allowed=config.dedicated_allow),
+            log=self.journal,
+            read_timeout_seconds=config.relay.request_timeout_seconds,
+        )
 
-        counters: Counters = RedisGates(config.redis_url) if config.redis_url else LocalGates()
+        counters: Counters = (
+            RedisGates(config.redis_url, lease_seconds=config.lease_seconds) if config.redis_url else LocalGates()
+        )
         self.admission = Admission(counters, limits=config.limits)
 
     async def start(self) -> None:
@@ -89,6 +104,7 @@ class Runtime:
         await self.upstreams.stop()
         await self.admission.stop()
         await self.transport.aclose()
+        await self.spaces.aclose()
         await self.epoch.aclose()
         # The loop has nothing else to do: the last records are shipped before the process goes.
         self.shipper.stop()

@@ -52,6 +52,7 @@ class Connection(asyncio.Protocol):
         self.headers: list[tuple[bytes, bytes]] = []
         self.head: asyncio.Future[None] = self.loop.create_future()
         self.complete = False
+        self.bodiless = False
         self._keep_alive = False
         self.error: Exception | None = None
         self._head_bytes = 0
@@ -129,6 +130,9 @@ class Connection(asyncio.Protocol):
         self.status = status
         if status in (204, 304):
             self._until_eof = False
+        if self.bodiless:
+            # The parser cannot know that HEAD was asked: it would wait for the body that the head speaks of.
+            self.complete = True
         if not self.head.done():
             self.head.set_result(None)
 
@@ -274,11 +278,12 @@ class Transport(httpx.AsyncBaseTransport):
         origin = (url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
         timeout: dict[str, Any] = request.extensions.get("timeout", {})
         read_timeout_seconds = timeout.get("read") or 600.0
-        head, body = _wire_head(request), await _wire_body(request)
+        head, body = wire_head(request), await _wire_body(request)
         connection = self._take(origin)
         while True:
-            connection = connection or await self._connect(origin, timeout.get("connect") or 10.0)
+            connection = connection or await self.connect(origin, timeout.get("connect") or 10.0)
             try:
+                connection.bodiless = request.method == "HEAD"
                 connection.arm(read_timeout_seconds)
                 await connection.send(head + body if len(body) < HIGH_WATER_BYTES else head)
                 if len(body) >= HIGH_WATER_BYTES:
@@ -287,11 +292,11 @@ class Transport(httpx.AsyncBaseTransport):
                 connection.disarm()
             except StaleConnection:
                 # Once, and on a fresh one: the server may have closed it because of this very request.
-                self._discard(connection)
+                self.discard(connection)
                 connection = None
                 continue
             except BaseException:
-                self._discard(connection)
+                self.discard(connection)
                 raise
             stream = Body(self, origin, connection, read_timeout_seconds)
             return httpx.Response(connection.status, headers=connection.headers, stream=stream)
@@ -302,11 +307,11 @@ class Transport(httpx.AsyncBaseTransport):
             connection.idle_since = connection.loop.time()
             idle.append(connection)
         else:
-            self._discard(connection)
+            self.discard(connection)
 
     async def aclose(self) -> None:
         for connection in list(self.open_connections):
-            self._discard(connection)
+            self.discard(connection)
         self._idle.clear()
 
     def _take(self, origin: Origin) -> Connection | None:
@@ -314,20 +319,20 @@ class Transport(httpx.AsyncBaseTransport):
         while idle:
             connection = idle.pop()
             if not connection.reusable or connection.loop.time() - connection.idle_since > IDLE_SECONDS:
-                self._discard(connection)
+                self.discard(connection)
                 continue
             connection.begin()
             connection.reused = True
             return connection
         return None
 
-    async def _connect(self, origin: Origin, timeout_seconds: float) -> Connection:
+    async def connect(self, origin: Origin, timeout_seconds: float) -> Connection:
         scheme, host, port = origin
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_seconds):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(loop), host, port, ssl=self._tls() if scheme == "https" else None
+                    lambda: Connection(loop), host, port, ssl=self.tls() if scheme == "https" else None
                 )
         except TimeoutError as error:
             raise httpx.ConnectTimeout(f"no connection to {host}:{port} within {timeout_seconds:g} s") from error
@@ -336,18 +341,20 @@ class Transport(httpx.AsyncBaseTransport):
         self.open_connections.add(connection)
         return connection
 
-    def _discard(self, connection: Connection) -> None:
+    def discard(self, connection: Connection) -> None:
         self.open_connections.discard(connection)
         connection.abort()
 
-    def _tls(self) -> ssl.SSLContext:
+    def tls(self) -> ssl.SSLContext:
         if self._ssl_context is None:
             self._ssl_context = ssl.create_default_context()
         return self._ssl_context
 
 
-def _wire_head(request: httpx.Request) -> bytes:
-    lines = [b"%s %s HTTP/1.1" % (request.method.encode("ascii"), request.url.raw_path)]
+def wire_head(request: httpx.Request) -> bytes:
+    """`request.extensions["target"]` is sent as it is; httpx would tidy up what a URL holds."""
+    target = request.extensions.get("target") or request.url.raw_path
+    lines = [b"%s %s HTTP/1.1" % (request.method.encode("ascii"), target)]
     lines += [b"%s: %s" % (name, value) for name, value in request.headers.raw]
     lines.append(b"\r\n")
     return b"\r\n".join(lines)
