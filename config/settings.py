@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from config.databases import database_from_url
 from config.env import environment
 from config.mailers import mailer_from_url
+from config.oidc import oidc_provider, origin_of
 from config.secrets import secret_key
 
 django_stubs_ext.monkeypatch()
@@ -55,6 +56,8 @@ INSTALLED_APPS = [
     "allauth",
     "allauth.account",
     "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
     "allauth.usersessions",
     "django_htmx",
     "lucide",
@@ -140,9 +143,36 @@ ACCOUNT_ADAPTER = "accounts.adapter.AccountAdapter"
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
-ACCOUNT_EMAIL_VERIFICATION = "optional"
+ACCOUNT_EMAIL_VERIFICATION = env.choice(
+    "EMAIL_VERIFICATION",
+    "optional",
+    ["none", "optional", "mandatory"],
+    help="Whether a new e-mail address must be confirmed: none, optional or mandatory (before signing in).",
+)
+ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if HTTPS else "http"
 ACCOUNT_LOGOUT_ON_GET = False
 ACCOUNT_USER_DISPLAY = "accounts.people.display_name"
+MFA_SUPPORTED_TYPES = ["recovery_codes", "totp", "webauthn"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_TOTP_ISSUER = SITE_NAME
+MFA_TOTP_TOLERANCE = 1  # a phone's clock may be half a minute off
+MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = not HTTPS  # browsers themselves allow it on localhost alone
+OIDC_SERVER_URL = env.text(
+    "OIDC_SERVER_URL", help="Address of an OpenID Connect provider people may sign in with; none without it."
+)
+OIDC_NAME = env.text("OIDC_NAME", "Single sign-on", help="How the sign-in page calls the provider.")
+SOCIALACCOUNT_PROVIDERS = oidc_provider(
+    OIDC_SERVER_URL,
+    client_id=env.text("OIDC_CLIENT_ID", help="This site's client id at OIDC_SERVER_URL."),
+    secret=env.text("OIDC_CLIENT_SECRET", help="This site's client secret at OIDC_SERVER_URL."),
+    name=OIDC_NAME,
+)
+SOCIALACCOUNT_ADAPTER = "accounts.adapter.SocialAccountAdapter"
+# The provider is the operator's own: whose address it says to have verified is that account's owner.
+SOCIALACCOUNT_EMAIL_AUTHENTICATION = SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
+if OIDC_SERVER_URL:
+    # Browsers hold the redirect that follows the sign-in form to form-action.
+    SECURE_CSP["form-action"] = [CSP.SELF, origin_of(OIDC_SERVER_URL)]
 SIGN_UP = env.choice("SIGN_UP", "open", ["open", "invite", "closed"], help="Who may sign up: open, invite or closed.")
 EMAIL_URL = env.text("EMAIL_URL", help="smtp://user:password@host:587; mails are printed to the console without it.")
 MAILERS = {"default": mailer_from_url(EMAIL_URL)}
@@ -195,6 +225,12 @@ RATE_LIMIT_PROCESS_CONCURRENCY = env.integer(
 RATE_LIMIT_SITE_CONCURRENCY = env.integer(
     "RATE_LIMIT_SITE_CONCURRENCY", 0, help="Requests in flight on the whole site."
 )
+RATE_LIMIT_LEASE_SECONDS = env.integer(
+    "RATE_LIMIT_LEASE_SECONDS",
+    60,
+    minimum=1,
+    help="How long what a killed web process had in flight still counts (with Redis).",
+)
 TEAM_POINTS_LIMIT = env.decimal(
     "TEAM_POINTS_LIMIT", "10", help="Points a period per team, where the team has no limit of its own."
 )
@@ -206,6 +242,11 @@ TEAM_POINTS_PERIOD = env.choice(
 )
 TRUSTED_PROXIES = env.networks(
     "TRUSTED_PROXIES", help="Networks of the proxies whose X-Forwarded-For is believed, comma-separated."
+)
+DEDICATED_ALLOW = env.networks(
+    "DEDICATED_ALLOW",
+    "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7",
+    help="Private networks in which teams' dedicated endpoints may stand; public addresses always may.",
 )
 
 # -- Celery ------------------------------------------------------------------------------------

@@ -23,9 +23,8 @@ log = logging.getLogger("gateway")
 PREFIX = "tf:gate:"
 TIMEOUT_SECONDS = 0.5
 PAUSE_SECONDS = 1.0
-# A slot or reservation of a call that nobody renews any more.
-EXPIRY_SECONDS = 60
-RENEW_SECONDS = 15
+# A call's slots and reservations are renewed this many times before they would expire.
+RENEWALS = 4
 
 # ARGV: call id, now (ms), expiry (ms), gates as JSON [[kind, name, limit, reserve, ends_at_ms, used], …].
 # Amounts are picopoints as decimal strings. Lua's numbers are exact to 2^53 ppt (9,007 points), so they are added and
@@ -122,14 +121,15 @@ local call, spent = ARGV[1], ARGV[4]
 for _, name in ipairs(cjson.decode(ARGV[2])) do redis.call('ZREM', name, call) end
 for _, name in ipairs(cjson.decode(ARGV[3])) do
   redis.call('ZREM', name .. ':x', call)
-  redis.call('HDEL', name .. ':r', call)
-  if spent ~= '' and redis.call('EXISTS', name) == 1 then redis.call('HINCRBY', name, 'used', spent) end
+  -- Without its reservation the call belongs to a period that is over, or the ledger will have to book it.
+  if redis.call('HDEL', name .. ':r', call) == 1 and spent ~= '' then redis.call('HINCRBY', name, 'used', spent) end
 end
 """
 
 
 class RedisGates:
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, lease_seconds: int = 60) -> None:
+        self._lease_seconds = lease_seconds
         self._redis = redis.asyncio.Redis.from_url(
             url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS
         )
@@ -146,7 +146,7 @@ class RedisGates:
     async def enter(self, call_id: str, gates: Gates, *, now: float) -> Passage | Refusal:
         if time.monotonic() < self._paused_until:
             return await self._enter_alone(call_id, gates, now)
-        arguments = [call_id, str(int(now * 1000)), str(int((now + EXPIRY_SECONDS) * 1000)), _encoded(gates)]
+        arguments = [call_id, str(int(now * 1000)), str(int((now + self._lease_seconds) * 1000)), _encoded(gates)]
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._entering.append((arguments, answer))
         if len(self._entering) == 1:
@@ -239,8 +239,8 @@ class RedisGates:
 
     async def _keep_renewing(self) -> None:
         while True:
-            await asyncio.sleep(RENEW_SECONDS)
-            expires = int((time.time() + EXPIRY_SECONDS) * 1000)
+            await asyncio.sleep(self._lease_seconds / RENEWALS)
+            expires = int((time.time() + self._lease_seconds) * 1000)
             pipeline = self._redis.pipeline(transaction=False)
             for call_id, gates in self._open.items():
                 for slot in gates.slots:

@@ -1,0 +1,204 @@
+"""Gates counted in the process and in Redis behave alike: all of them let a call through, or nothing is counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.gates import Budget, Counters, Gates, LocalGates, Passage, Refusal, Slot, Window, corrected
+from gateway.redis_gates import RedisGates
+from tests.services import redis_server
+
+NOW = 1_800_000_000.0
+END = NOW + 3600
+
+type Play = Callable[[Callable[[Counters], Awaitable[None]]], None]
+
+
+@pytest.fixture(scope="module")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
+@pytest.fixture(params=["in the process", "in Redis"])
+def play(request: pytest.FixtureRequest) -> Play:
+    """Run a scene against fresh counters."""
+
+    async def in_redis(scene: Callable[[Counters], Awaitable[None]]) -> None:
+        counters = RedisGates(request.getfixturevalue("redis_url"))
+        await counters._redis.flushdb()
+        try:
+            await scene(counters)
+        finally:
+            await counters.aclose()
+
+    async def scene_in_process(scene: Callable[[Counters], Awaitable[None]]) -> None:
+        await scene(LocalGates())
+
+    return lambda scene: asyncio.run(scene_in_process(scene) if request.param == "in the process" else in_redis(scene))
+
+
+def window(limit: int, name: str = "rpm:key:1") -> Gates:
+    return Gates(windows=(Window(name, limit, "token_rate_limit_exceeded"),))
+
+
+def slot(limit: int) -> Gates:
+    return Gates(slots=(Slot("open:key:1", limit, "token_concurrency_rate_limit_exceeded"),))
+
+
+def budget(limit_ppt: int, reserve_ppt: int, *, used_ppt: int = 0, ends_at: float = END) -> Gates:
+    return Gates(budgets=(Budget("points:team:1", limit_ppt, reserve_ppt, ends_at, used_ppt),))
+
+
+def test_a_window_lets_its_limit_through_and_says_when_one_is_free(play: Play) -> None:
+    async def scene(counters: Counters) -> None:
+        for second in range(3):
+            passage = await counters.enter(f"call-{second}", window(3), now=NOW + second)
+            assert passage == Passage(remaining=2 - second, reset_at=NOW + 60, taken_ppt=0)
+        refusal = await counters.enter("late", window(3), now=NOW + 10)
+        assert isinstance(refusal, Refusal)
+        assert (refusal.gate.name, refusal.retry_after_seconds) == ("rpm:key:1", 50)
+        assert isinstance(await counters.enter("again", window(3), now=NOW + 60.5), Passage)
+        assert isinstance(await counters.enter("too soon", window(3), now=NOW + 60.5), Refusal)
+
+    play(scene)
+
+
+def test_a_lowered_limit_waits_until_enough_calls_have_left(play: Play) -> None:
+    async def scene(counters: Counters) -> None:
+        for second in range(5):
+            await counters.enter(f"call-{second}", window(5), now=NOW + second)
+        refusal = await counters.enter("next", window(2), now=NOW + 5)
+        assert isinstance(refusal, Refusal)
+        # Of five, four must have left: the fourth began at second 3.
+        assert refusal.retry_after_seconds == 58
+
+    play(scene)
+
+
+def test_a_slot_is_free_again_when_its_call_has_left(play: Play) -> None:
+    async def scene(counters: Counters) -> None:
+        assert isinstance(await counters.enter("a", slot(1), now=NOW), Passage)
+        refusal = await counters.enter("b", slot(1), now=NOW)
+        assert isinstance(refusal, Refusal)
+        assert refusal.retry_after_seconds == 1
+        counters.leave("a", slot(1), spent_ppt=None)
+        await asyncio.sleep(0.05)
+        assert isinstance(await counters.enter("b", slot(1), now=NOW + 1), Passage)
+
+    play(scene)
+
+
+def test_a_refusal_by_one_gate_has_used_up_nothing_at_another(play: Play) -> None:
+    async def scene(counters: Counters) -> None:
+        both = Gates(window(2).windows, slot(1).slots, budget(100, 10).budgets)
+        assert isinstance(await counters.enter("a", both, now=NOW), Passage)
+        for number in range(5):
+            assert isinstance(await counters.enter(f"refused-{number}", both, now=NOW), Refusal)
+        counters.leave("a", both, spent_ppt=4)
+        await asyncio.sleep(0.05)
+        passage = await counters.enter("b", both, now=NOW + 1)
+        assert passage == Passage(remaining=0, reset_at=NOW + 60, taken_ppt=4)
+
+    play(scene)
+
+
+def test_a_budget_counts_what_is_set_aside_and_then_what_was_spent(play: Play) -> None:
+    async def scene(counters: Counters) -> None:
+        big = 9_000_000_000_000_000_000 // 4
+        gates = budget(3 * big, big, used_ppt=1)
+        assert await counters.enter("a", gates, now=NOW) == Passage(0, NOW, 1)
+        assert await counters.enter("b", gates, now=NOW) == Passage(0, NOW, big + 1)
+        refusal = await counters.enter("c", gates, now=NOW)
+        assert isinstance(refusal, Refusal)
+        assert (refusal.taken_ppt, refusal.retry_after_seconds) == (2 * big + 1, 3600)
+        counters.leave("a", gates, spent_ppt=7)
+        await asyncio.sleep(0.05)
+        assert await counters.enter("c", gates, now=NOW) == Passage(0, NOW, big + 8)
+
+    play(scene)
+
+
+def test_exactly_the_whole_budget_may_be_spent(play: Play) -> None:
+    async def scene(counters: Counters) -> None:
+        assert isinstance(await counters.enter("a", budget(10, 10), now=NOW), Passage)
+        counters.leave("a", budget(10, 10), spent_ppt=10)
+        await asyncio.sleep(0.05)
+        assert isinstance(await counters.enter("free", budget(10, 0), now=NOW), Passage)
+        assert isinstance(await counters.enter("b", budget(10, 1), now=NOW), Refusal)
+
+    play(scene)
+
+
+def test_a_new_period_begins_with_what_the_ledger_says(play: Play) -> None:
+    async def scene(counters: Counters) -> None:
+        await counters.enter("a", budget(10, 10), now=NOW)
+        later = budget(10, 4, used_ppt=6, ends_at=END + 86_400)
+        assert await counters.enter("b", later, now=END) == Passage(0, END, 6)
+        # The call of the old period ends: the new one is none of its business.
+        counters.leave("a", budget(10, 10), spent_ppt=10)
+        counters.leave("b", later, spent_ppt=1)
+        await asyncio.sleep(0.05)
+        assert await counters.used("points:team:1") == 7
+
+    play(scene)
+
+
+def test_a_counter_is_brought_to_the_ledger(play: Play) -> None:
+    async def scene(counters: Counters) -> None:
+        await counters.enter("a", budget(100, 0, used_ppt=50), now=NOW)
+        await counters.correct("points:team:1", before_ppt=50, ledger_ppt=20)
+        assert await counters.used("points:team:1") == 20
+        await counters.correct("points:team:1", before_ppt=20, ledger_ppt=33)
+        assert await counters.used("points:team:1") == 33
+
+    play(scene)
+
+
+def test_a_correction_does_not_lose_what_was_counted_meanwhile() -> None:
+    assert corrected(70, before_ppt=50, ledger_ppt=60) == 70
+    assert corrected(70, before_ppt=50, ledger_ppt=40) == 60
+    assert corrected(70, before_ppt=50, ledger_ppt=90) == 90
+
+
+def test_slots_and_reservations_of_a_process_that_died_free_themselves(redis_url: str) -> None:
+    async def scene() -> None:
+        gates = Gates((), slot(1).slots, budget(10, 10).budgets)
+        died, lives = RedisGates(redis_url), RedisGates(redis_url)
+        await died._redis.flushdb()
+        assert isinstance(await died.enter("a", gates, now=NOW), Passage)
+        assert isinstance(await lives.enter("b", gates, now=NOW + 59), Refusal)
+        assert isinstance(await lives.enter("b", gates, now=NOW + 61), Passage)
+        await died.aclose()
+        await lives.aclose()
+
+    asyncio.run(scene())
+
+
+def test_two_processes_share_every_limit(redis_url: str) -> None:
+    async def scene() -> None:
+        one, other = RedisGates(redis_url), RedisGates(redis_url)
+        await one._redis.flushdb()
+        results = await asyncio.gather(
+            *((one, other)[number % 2].enter(f"call-{number}", window(30), now=NOW) for number in range(64))
+        )
+        assert sum(isinstance(result, Passage) for result in results) == 30
+        await one.aclose()
+        await other.aclose()
+
+    asyncio.run(scene())
+
+
+def test_without_redis_each_process_counts_for_itself(tmp_path: Path) -> None:
+    async def scene() -> None:
+        counters = RedisGates("redis://127.0.0.1:1/0")
+        results = [await counters.enter(f"call-{number}", window(2), now=NOW) for number in range(3)]
+        assert [type(result) for result in results] == [Passage, Passage, Refusal]
+        counters.leave("call-0", window(2), spent_ppt=None)
+        await counters.aclose()
+
+    asyncio.run(scene())
