@@ -34,13 +34,14 @@ def safe_cell(value: str | int) -> str:
 
 
 async def csv_chunks(report: UsageReport) -> AsyncIterator[str]:
-    for lines in batched(_lines(report), LINES_A_CHUNK, strict=False):
+    for some in batched(lines(report), LINES_A_CHUNK, strict=False):
         text = StringIO()
-        csv.writer(text).writerows([safe_cell(cell) for cell in line] for line in lines)
+        csv.writer(text).writerows([safe_cell(cell) for cell in line] for line in some)
         yield text.getvalue()
 
 
-def _lines(report: UsageReport) -> Iterator[Cells]:
+def lines(report: UsageReport) -> Iterator[Cells]:
+    """Header, a line for each bucket and group, and the total."""
     query = report.query
     yield ["start", "time_zone", *_group_names(query.group_by), *_SUM_NAMES]
     for row in report.rows():

@@ -66,6 +66,7 @@ class Rate(models.Model):
     )
     effective_from = models.DateTimeField(_("effective from"))
     created_at = models.DateTimeField(_("entered at"), auto_now_add=True)
+    created_by = models.CharField(_("entered by"), max_length=254, blank=True, editable=False)
 
     objects = RateQuerySet.as_manager()
 
@@ -226,3 +227,96 @@ class Rollup(models.Model):
 
     def __str__(self) -> str:
         return f"{self.quarter_at:%Y-%m-%d %H:%M} {self.model}"
+
+
+class Repricing(models.Model):
+    """One run of `reprice`: who had which requests charged anew, when and why."""
+
+    start_at = models.DateTimeField(_("from"))
+    end_at = models.DateTimeField(_("to"))
+    model = models.CharField(_("model"), max_length=200, blank=True)
+    reason = models.CharField(_("reason"), max_length=500, blank=True)
+    created_at = models.DateTimeField(_("booked"), default=timezone.now)
+    created_by = models.CharField(_("by"), max_length=254)
+
+    class Meta:
+        verbose_name = _("repricing")
+        verbose_name_plural = _("repricings")
+
+    def __str__(self) -> str:
+        return f"{self.start_at:%Y-%m-%d %H:%M} – {self.end_at:%Y-%m-%d %H:%M} {self.model}".rstrip()
+
+
+class Correction(models.Model):
+    """What a repricing made of one meter of one record: what it comes to now, and the difference to before.
+
+    The charge itself stays as it was made. A record's amount is its charges plus the differences of its corrections.
+    """
+
+    pk = models.CompositePrimaryKey("record_id", "meter", "repricing_id")
+    record = models.ForeignKey(
+        UsageRecord, on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="corrections"
+    )
+    meter = models.CharField(max_length=12, choices=Meter)
+    repricing = models.ForeignKey(Repricing, on_delete=models.PROTECT, related_name="corrections")
+    units = models.BigIntegerField()
+    price_ppt = models.BigIntegerField()
+    units_delta = models.BigIntegerField()
+    amount_delta_ppt = models.BigIntegerField()
+
+    class Meta:
+        verbose_name = _("correction")
+        verbose_name_plural = _("corrections")
+
+    def __str__(self) -> str:
+        return f"{self.record_id} {self.meter} {self.amount_delta_ppt:+}"
+
+
+class SetAside(models.Model):
+    """A record that could not be rated: counted as a request, charged nothing, waiting for a person."""
+
+    record_id = models.UUIDField(_("request"), primary_key=True)
+    reason = models.CharField(_("reason"), max_length=500)
+    created_at = models.DateTimeField(_("set aside"), default=timezone.now)
+
+    class Meta:
+        verbose_name = _("record set aside")
+        verbose_name_plural = _("records set aside")
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return str(self.record_id)
+
+
+class PrunedDay(models.Model):
+    """What the removed records of a team's UTC day came to: the day's records, those left and these, still add up."""
+
+    team_id = models.BigIntegerField()
+    day = models.DateField()
+    requests = models.BigIntegerField(default=0)
+    amount_ppt = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["team_id", "day"], name="one_pruned_day_per_team")]
+
+    def __str__(self) -> str:
+        return f"{self.day} {self.team_id}"
+
+
+class QuotaNotice(models.Model):
+    """A warning that was given, so that nobody gets it twice: at `level` per cent of a period's points."""
+
+    team_id = models.BigIntegerField()
+    period_start_at = models.DateTimeField()
+    level = models.PositiveSmallIntegerField()
+    limit_ppt = models.BigIntegerField()
+    used_ppt = models.BigIntegerField()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["team_id", "period_start_at", "level"], name="one_notice_per_level")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.team_id} {self.level} %"

@@ -10,28 +10,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import orjson
 from django.db import InterfaceError, OperationalError, connection, transaction
 from django.utils import timezone
 
-from billing.bulk import insert_json
-from billing.models import Charge, Outcome, Rollup, Source, UsageRecord
-from billing.pricing import METERS, Part, Usage, charges, is_unpriced, units_of
+from accounts.models import ApiKey
+from billing.cells import AMOUNT_AT, FAILED_OUTCOMES, UNITS_AT, Cell, Cells, quarter_of
+from billing.models import Charge, PrunedDay, SetAside, Source, UsageRecord
+from billing.pricing import Part, Usage, charges, is_unpriced, units_of
 from billing.rates import RateCard
 
 logger = logging.getLogger(__name__)
-QUARTER_SECONDS = 900
 DEFAULT_BATCH = 2_000
-FAILED_OUTCOMES = frozenset({Outcome.ERROR.value, Outcome.INTERRUPTED.value})
-_CELL = ("team_id", "quarter_at", "key_id", "member_id", "model", "endpoint", "source")
-_SUMS = ("requests", "errors", "amount_ppt", *(f"{meter}_units" for meter in METERS))
-_UNITS_AT = {meter: _SUMS.index(f"{meter}_units") for meter in METERS}
+MAX_REASON = 500
+EVER = datetime.min.replace(tzinfo=UTC)
 _CHARGE_COLUMNS = ("record_id", "meter", "units", "price_ppt", "amount_ppt", "created_at")
-_ADDITIONS = ", ".join(f"{name} = billing_rollup.{name} + excluded.{name}" for name in _SUMS)
-_ADD_TO_CELL = f"({', '.join(_CELL)}) DO UPDATE SET {_ADDITIONS}"
 
 
 class Waiting(NamedTuple):
@@ -57,6 +53,10 @@ class Waiting(NamedTuple):
     def is_charged(self) -> bool:
         """By the status alone: a stream that died half-way has delivered what it delivered."""
         return 200 <= self.status < 300
+
+    @property
+    def cell(self) -> Cell:
+        return Cell(self.team_id, quarter_of(self.started_at), *self[2:7])
 
     @property
     def is_failed(self) -> bool:
@@ -88,7 +88,17 @@ def rate_batch(limit: int = DEFAULT_BATCH) -> int:
         locked = waiting.order_by("started_at").select_for_update(skip_locked=True)
         records = [Waiting(*row) for row in locked.values_list(*Waiting._fields)[:limit]]
         _settle(records, RateCard.load())
+    _note_use(records)
     return len(records)
+
+
+def _note_use(records: Sequence[Waiting]) -> None:
+    latest: dict[int, datetime] = {}
+    for record in records:
+        if record.key_id and record.started_at > latest.get(record.key_id, EVER):
+            latest[record.key_id] = record.started_at
+    with transaction.atomic():
+        ApiKey.objects.mark_used(latest)
 
 
 def _settle(records: Sequence[Waiting], card: RateCard) -> None:
@@ -132,25 +142,21 @@ class _Ledger:
     def __init__(self, now: datetime) -> None:
         self._created_at = _as_text(now)
         self._charges: list[tuple[str, str, int, int, int, str]] = []
-        self._cells: dict[tuple[Any, ...], list[int]] = {}
+        self._cells = Cells()
 
     def add(self, record: Waiting, parts: Sequence[Part]) -> None:
-        quarter = int(record.started_at.timestamp()) // QUARTER_SECONDS
-        cell = (record.team_id, quarter, *record[2:7])
-        sums = self._cells.get(cell) or self._cells.setdefault(cell, [0] * len(_SUMS))
+        sums = self._cells.of(record.cell)
         record_id = record.id.hex
         for meter, units, price_ppt, amount_ppt in parts:
-            sums[_UNITS_AT[meter]] += units
-            sums[2] += amount_ppt
+            sums[UNITS_AT[meter]] += units
+            sums[AMOUNT_AT] += amount_ppt
             self._charges.append((record_id, meter, units, price_ppt, amount_ppt, self._created_at))
         sums[0] += 1
         sums[1] += record.is_failed
 
     def write(self) -> None:
         _insert_charges(self._charges)
-        # In key order: raters that add to the same cells wait for each other instead of deadlocking.
-        rows = [_rollup(cell, sums) for cell, sums in sorted(self._cells.items())]
-        insert_json(Rollup, orjson.dumps(rows), on_conflict=_ADD_TO_CELL)
+        self._cells.add_to_rollups()
 
 
 def _insert_charges(rows: Sequence[tuple[str, str, int, int, int, str]]) -> None:
@@ -168,11 +174,6 @@ def _insert_charges(rows: Sequence[tuple[str, str, int, int, int, str]]) -> None
             copy.write("".join(lines))
 
 
-def _rollup(cell: tuple[Any, ...], sums: list[int]) -> dict[str, Any]:
-    quarter_at = datetime.fromtimestamp(cell[1] * QUARTER_SECONDS, UTC)
-    return dict(zip(_CELL + _SUMS, (*cell, *sums), strict=True)) | {"quarter_at": _as_text(quarter_at)}
-
-
 def _mark_rated(ids: Sequence[UUID], *, at: datetime) -> None:
     """One parameter for all ids: SQLite and the planner dislike thousands."""
     table = UsageRecord._meta.db_table
@@ -185,13 +186,26 @@ def _mark_rated(ids: Sequence[UUID], *, at: datetime) -> None:
 
 
 def _set_aside(record: Waiting, error: Exception) -> None:
-    """Take a record that cannot be charged out of the queue, flagged for a person to look at."""
-    # Charged before means delivered again after it was pruned: its sums stand.
-    was_charged = Charge.objects.filter(record_id=record.id).exists()
-    logger.error("Request %s could not be rated", record.id, exc_info=None if was_charged else error)
-    UsageRecord.objects.filter(id=record.id).update(rated_at=timezone.now(), unpriced=not was_charged)
-    if not was_charged:
-        _count_only(record)
+    """Take a record that cannot be charged out of the queue, for a person to look at."""
+    if Charge.objects.filter(record_id=record.id).exists():
+        _refuse_again(record)
+        return
+    logger.error("Request %s could not be rated and is set aside", record.id, exc_info=error)
+    reason = f"{type(error).__name__}: {error}"[:MAX_REASON]
+    SetAside.objects.get_or_create(record_id=record.id, defaults={"reason": reason.replace("\0", "")})
+    UsageRecord.objects.filter(id=record.id).update(rated_at=timezone.now(), unpriced=True)
+    _count_only(record)
+
+
+def _refuse_again(record: Waiting) -> None:
+    """Charged before means delivered again after it was pruned: its sums stand, and the pruned day holds it."""
+    logger.error("Request %s was charged before and came again", record.id)
+    again = UsageRecord.objects.filter(id=record.id)
+    day = record.started_at.astimezone(UTC).date()
+    if PrunedDay.objects.filter(team_id=record.team_id, day=day).exists():
+        again.delete()
+    else:
+        again.update(rated_at=timezone.now())
 
 
 def _count_only(record: Waiting) -> None:

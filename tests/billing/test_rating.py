@@ -209,7 +209,7 @@ def test_a_database_in_trouble_leaves_the_batch_for_the_next_time(monkeypatch: p
         raise OperationalError("server closed the connection")
 
     with monkeypatch.context() as broken:
-        broken.setattr(rating, "insert_json", fail)
+        broken.setattr(rating, "_insert_charges", fail)
         with pytest.raises(OperationalError):
             rate_batch()
     assert not Charge.objects.exists()
