@@ -70,10 +70,12 @@ class Installation:
         rows: list[list[Any]] = json.loads(self.run_python(code))
         return rows
 
-    def start_web(self, *, environment: Mapping[str, str] | None = None) -> WebProcess:
+    def start_web(self, *, environment: Mapping[str, str] | None = None, prelude: str = "") -> WebProcess:
+        """`prelude` is code that the process runs before it serves."""
+        program = ["-c", f"{prelude}\nfrom config.server import main\nmain()"] if prelude else ["-m", "config.server"]
         sock = listen("127.0.0.1", 0)
         fd = sock.fileno()
-        process = self._start("-m", "config.server", "--fd", str(fd), log="web.log", fds=[fd], environment=environment)
+        process = self._start(*program, "--fd", str(fd), log="web.log", fds=[fd], environment=environment)
         web = WebProcess(process, sock.getsockname()[1])
         sock.close()
         wait_until(lambda: process.poll() is not None or web.is_up(), what="the web process answering")
