@@ -1,7 +1,7 @@
 """Measure the gateway beside the direct way and nginx; prints the table of docs/performance.md.
 
     uv run bench/run.py             # three interleaved rounds, about seven minutes
-    uv run bench/run.py --quick     # one short round, under 40 s: rating on one database, nginx unpaced
+    uv run bench/run.py --quick     # one short round, under 40 s: rating on one database, only the gateway paced
     uv run bench/run.py --write     # and puts the table into docs/performance.md
 
 Everything listens on loopback, lives in a temporary folder and ends with the command, Ctrl-C included. A C compiler
@@ -25,7 +25,7 @@ from gateway_process import Gateway, gateway, product_environment
 from peers import peers
 from programs import BENCH, BUILD, ROOT, BenchError, find_postgresql, mock_upstream, postgresql, wait_until_quiet
 from report import Results, machine, markdown, progress, round_summary, write_page
-from workloads import DIRECT, GATEWAY, NGINX, OPEN_STREAMS, WARM_UP, Round, Run, Target, workloads
+from workloads import DIRECT, GATEWAY, WARM_UP, Round, Run, Target, open_streams, workloads
 
 PROMPT_TOKENS = 112  # what the mock upstream says of every request
 RATED_RECORDS, RATED_RECORDS_QUICK = 50_000, 10_000
@@ -72,7 +72,7 @@ def measure_gateway(results: Results, *, rounds: int, litellm_program: str | Non
             peers(folder, upstream_port=port, litellm_program=litellm_program) as others,
         ):
             ours = Target(GATEWAY, measured.port, measured.key, (measured.pid,))
-            results.memory_mb = _memory_mb(ours, account)
+            results.memory_mb = _memory_mb(ours, account, quick=results.quick)
             wait_until_quiet(port)
             targets = [Target(DIRECT, port), *others, ours]
             results.targets = [target.name for target in targets]
@@ -82,18 +82,20 @@ def measure_gateway(results: Results, *, rounds: int, litellm_program: str | Non
             results.records = account.verdict(measured)
 
 
-def _memory_mb(ours: Target, account: Account) -> float:
+def _memory_mb(ours: Target, account: Account, *, quick: bool) -> float:
     """What 1,000 open streams add to a process that has served and is quiet."""
     account.add(ours.measure(WARM_UP))
-    process = account.add(ours.measure(OPEN_STREAMS))["processes"][0]
-    return float(process["rss_top_kb"] - process["rss_start_kb"]) / 1024
+    run = account.add(ours.measure(open_streams(quick=quick)))
+    process = run["processes"][0]
+    added_mb: float = (process["rss_top_kb"] - process["rss_start_kb"]) / 1024
+    return added_mb * 1000 / max(1, run["in_flight_begun"])
 
 
 def _round(targets: Sequence[Target], account: Account, *, quick: bool) -> Round:
     done: dict[str, dict[str, Run]] = {}
     for workload in workloads(quick=quick):
         for target in targets:
-            if workload.connections > target.max_connections or (quick and workload.pace_us and target.name == NGINX):
+            if workload.connections > target.max_connections or (quick and workload.pace_us and target.name != GATEWAY):
                 continue
             run = target.measure(workload)
             done.setdefault(workload.name, {})[target.name] = account.add(run) if target.name == GATEWAY else run

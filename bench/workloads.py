@@ -69,9 +69,9 @@ class Workload:
 
 
 def workloads(*, quick: bool) -> list[Workload]:
-    """Of one round. A paced stream lasts 5 s, a quick one 1.5 s."""
-    seconds, warm_up = (1.0, 0.2) if quick else (4.0, 1.0)
-    paced = {"chunks": 30, "ramp": 1.0} if quick else {"chunks": 100, "ramp": 3.0}
+    """Of one round. A paced stream lasts 5 s, a quick one 3 s."""
+    seconds, warm_up = (0.8, 0.2) if quick else (4.0, 1.0)
+    paced = {"chunks": 60, "ramp": 1.5} if quick else {"chunks": 100, "ramp": 3.0}
     chosen = [
         Workload("whole, 64", 64, seconds, warm_up),
         Workload("whole, 1", 1, seconds, warm_up),
@@ -83,10 +83,14 @@ def workloads(*, quick: bool) -> list[Workload]:
     return [workload for workload in chosen if not (quick and workload.name == "paced, 250")]
 
 
+def open_streams(*, quick: bool) -> Workload:
+    """Streams that are all open before any ends, and then cut: their clients leave, their usage must stay."""
+    connections, ramp = (300, 1.5) if quick else (1000, 4.0)
+    chunks = 5 if quick else 14
+    return Workload("open streams", connections, 0.5, ramp=ramp, chunks=chunks, pace_us=500_000, cut=True)
+
+
 WARM_UP = Workload("warm-up", 8, 0.5, 0.0, chunks=10)
-# All are open before any ends, and they are cut: their clients leave, their usage must stay. A slow pace, so that
-# every one has had its first chunk by then.
-OPEN_STREAMS = Workload("open streams", 1000, 1.5, 0.0, ramp=2.0, chunks=8, pace_us=500_000, cut=True)
 
 
 @dataclass(frozen=True, slots=True)
