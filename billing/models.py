@@ -315,8 +315,29 @@ class QuotaNotice(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["team_id", "period_start_at", "level"], name="one_notice_per_level")
+            # A limit that was raised is warned of anew.
+            models.UniqueConstraint(
+                fields=["team_id", "period_start_at", "level", "limit_ppt"], name="one_notice_per_level"
+            )
         ]
 
     def __str__(self) -> str:
         return f"{self.team_id} {self.level} %"
+
+
+class Reconciliation(models.Model):
+    """What a nightly comparison of the ledger found."""
+
+    created_at = models.DateTimeField(_("begun"), default=timezone.now)
+    seconds = models.FloatField(_("seconds"))
+    differences = models.PositiveIntegerField(_("differences"))
+    found = models.TextField(_("found"), blank=True)
+
+    class Meta:
+        verbose_name = _("reconciliation")
+        verbose_name_plural = _("reconciliations")
+        ordering = ["-created_at"]
+        get_latest_by = "created_at"
+
+    def __str__(self) -> str:
+        return f"{self.created_at:%Y-%m-%d %H:%M}: {self.differences}"

@@ -12,11 +12,13 @@ from operator import or_
 from typing import Any, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
+from django.conf import settings
 from django.db.models import BigIntegerField, CharField, DateTimeField, F, Q, QuerySet, Sum, Value
 
+from accounts.models import Team
 from billing.buckets import QUARTER, floor_quarter, following_month, midnight
 from billing.models import Charge, Rollup, Source, UsageRecord
-from billing.pricing import METERS, Usage, charges, units_of
+from billing.pricing import METERS, PPT_PER_POINT, Usage, charges, units_of
 from billing.rates import RateCard
 
 type PeriodKind = Literal["day", "month", "rolling"]
@@ -52,6 +54,19 @@ def period_at(kind: PeriodKind, zone: ZoneInfo, now: datetime, *, first_charged_
         first = today.replace(day=1)
         return Period(midnight(first, zone), midnight(following_month(first), zone))
     return Period(midnight(today, zone), midnight(today + timedelta(days=1), zone))
+
+
+def points_limit_ppt(team: Team) -> int:
+    """What the team may use a period; 0 is no limit."""
+    if team.points_limit_ppt is not None:
+        return team.points_limit_ppt
+    return int(settings.TEAM_POINTS_LIMIT * PPT_PER_POINT)
+
+
+def period_of(team: Team, now: datetime) -> Period:
+    kind: PeriodKind = team.points_period or settings.TEAM_POINTS_PERIOD  # type: ignore[assignment]
+    first = rolling_start(team_id=team.pk, now=now) if kind == "rolling" else None
+    return period_at(kind, ZoneInfo(team.time_zone), now, first_charged_at=first)
 
 
 # -- prices ---------------------------------------------------------------------------------------

@@ -5,11 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from datetime import timedelta
 from typing import Any
 
+from celery.schedules import crontab
+from django.conf import settings
+from django.utils import timezone
 from kombu import Producer
 
+from billing.models import Reconciliation
+from billing.quota_notices import warn_teams
 from billing.rating import DEFAULT_BATCH, rate_batch
+from billing.reconciliation import reconcile
+from billing.retention import MIN_KEEP_DAYS, kept_from, prune
 from config.celery import app
 
 logger = logging.getLogger(__name__)
@@ -19,6 +27,11 @@ ANNOUNCE_SECONDS = 0.2
 # More messages than this say nothing new; a worker that is down must not find a heap of them.
 MAX_ANNOUNCED = 4
 EXPIRES_SECONDS = 60
+NIGHTLY = {"expires": 3_600}
+RECONCILED = timedelta(days=35)
+RECONCILE_APART = timedelta(hours=6)
+# Differences whose text is kept for the admin; the log has them all.
+MAX_NOTED = 100
 
 
 @app.task(name="billing.rate_unrated", ignore_result=True)
@@ -28,6 +41,40 @@ def rate_unrated(max_batches: int = MAX_BATCHES) -> None:
         if rate_batch() < DEFAULT_BATCH:
             return
     kick_rating()
+
+
+@app.task(name="billing.warn_of_quotas", ignore_result=True)
+def warn_of_quotas() -> None:
+    warn_teams(now=timezone.now())
+
+
+@app.task(name="billing.reconcile", ignore_result=True)
+def reconcile_recent() -> None:
+    """Look for differences in the days that can still change; a second beat's message finds it done."""
+    now = timezone.now()
+    if Reconciliation.objects.filter(created_at__gte=now - RECONCILE_APART).exists():
+        return
+    found = [str(difference) for difference in reconcile(start=(now - RECONCILED).date())]
+    for text in found:
+        logger.error("The ledger does not add up: %s", text)
+    seconds = (timezone.now() - now).total_seconds()
+    Reconciliation.objects.create(
+        created_at=now, seconds=seconds, differences=len(found), found="\n".join(found[:MAX_NOTED])
+    )
+
+
+@app.task(name="billing.prune", ignore_result=True)
+def prune_request_log() -> None:
+    if settings.REQUEST_LOG_DAYS > 0:
+        count = prune(kept_from(max(settings.REQUEST_LOG_DAYS, MIN_KEEP_DAYS), now=timezone.now()))
+        logger.info("%d old requests were removed from the log", count)
+
+
+app.conf.beat_schedule |= {
+    "warn-of-quotas": {"task": "billing.warn_of_quotas", "schedule": 30.0, "options": {"expires": 30}},
+    "reconcile": {"task": "billing.reconcile", "schedule": crontab(hour="2", minute="17"), "options": NIGHTLY},
+    "prune-request-log": {"task": "billing.prune", "schedule": crontab(hour="3", minute="17"), "options": NIGHTLY},
+}
 
 
 def kick_rating() -> None:

@@ -240,6 +240,9 @@ TEAM_POINTS_PERIOD = env.choice(
     ["day", "month", "rolling"],
     help="Period of the points: day, month (both in the team's zone) or rolling.",
 )
+REQUEST_LOG_DAYS = env.integer(
+    "REQUEST_LOG_DAYS", 0, help="Days that single requests are kept, at least 2; charges and sums stay. 0 keeps all."
+)
 TRUSTED_PROXIES = env.networks(
     "TRUSTED_PROXIES", help="Networks of the proxies whose X-Forwarded-For is believed, comma-separated."
 )
