@@ -2,6 +2,7 @@
 
 `public`         anybody
 `team_required`  somebody signed in, who has `request.team` and `request.membership`
+`right_required` the same, and with that right in the team; without it the answer is 403
 
 Both take sync and async views. In an async view they load person and team first, so that the view
 and its template may read `request.user` and `request.team` freely.
@@ -20,6 +21,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils.cache import patch_vary_headers
 
 from accounts.middleware import aload
+from accounts.rights import Right, require
 
 type View = Callable[..., Any]
 
@@ -30,6 +32,21 @@ def public(view: View) -> View:
 
 def team_required(view: View) -> View:
     return _marked(view, "session", _sign_in_first)
+
+
+def right_required(right: Right) -> Callable[[View], View]:
+    def mark(view: View) -> View:
+        def refuse(request: HttpRequest) -> HttpResponse | None:
+            stranger = _sign_in_first(request)
+            if stranger is None:
+                require(request.membership, right)  # type: ignore[attr-defined]
+            return stranger
+
+        marked = _marked(view, "session", refuse)
+        marked.right = right  # type: ignore[attr-defined]
+        return marked
+
+    return mark
 
 
 def _sign_in_first(request: HttpRequest) -> HttpResponse | None:

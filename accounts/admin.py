@@ -1,22 +1,43 @@
-"""Django admin of people, teams and keys, behind the site's own sign-in (its throttle and second factor)."""
+"""Django admin of people, teams and keys, behind the site's own sign-in (its throttle and second factor).
+
+What must be recorded and heard by every process is changed here through the same verbs as on the pages, or not at all.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.db import models
+from django.forms import ModelForm
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from accounts.models import ApiKey, Membership, Team, User
+from accounts.audit import Actor
+from accounts.models import ApiKey, AuditEntry, Invitation, Membership, Team, User
+from accounts.teams import TeamSettings, change_team
 
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
 
 
-class MembershipInline(admin.TabularInline[Membership, Team]):
+class ReadOnly:
+    """Mixin: to look at."""
+
+    def has_add_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
+        return False
+
+
+class MembershipInline(ReadOnly, admin.TabularInline[Membership, Team]):
     model = Membership
     extra = 0
-    autocomplete_fields = ("user",)
 
 
 @admin.register(User)
@@ -32,30 +53,46 @@ class UserAdmin(DjangoUserAdmin):  # type: ignore[type-arg]
     )
     add_fieldsets = ((None, {"classes": ("wide",), "fields": ("email", "usable_password", "password1", "password2")}),)
 
+    def has_delete_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
+        """People end their accounts themselves, which settles their keys; staff makes an account inactive."""
+        return False
+
 
 @admin.register(Team)
 class TeamAdmin(admin.ModelAdmin[Team]):
-    list_display = ("name", "time_zone", "personal_of", "created_at")
+    list_display = ("name", "time_zone", "personal_of", "rpm_limit", "points_limit_ppt", "points_period", "created_at")
     search_fields = ("name", "members__email")
     list_select_related = ("personal_of",)
     readonly_fields = ("created_at", "personal_of")
     inlines = (MembershipInline,)
 
+    def save_model(self, request: HttpRequest, obj: Team, form: ModelForm[Team], change: bool) -> None:
+        if not change:
+            return super().save_model(request, obj, form, change)
+        return change_team(team=Team.objects.get(pk=obj.pk), to=TeamSettings.of(obj), actor=Actor.of(request))
+
+    def has_delete_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
+        return False
+
 
 @admin.register(Membership)
-class MembershipAdmin(admin.ModelAdmin[Membership]):
+class MembershipAdmin(ReadOnly, admin.ModelAdmin[Membership]):
     list_display = ("user", "team", "role", "created_at")
     list_filter = ("role",)
     search_fields = ("user__email", "team__name")
     list_select_related = ("user", "team")
-    autocomplete_fields = ("user", "team")
-    readonly_fields = ("created_at",)
+
+
+@admin.register(Invitation)
+class InvitationAdmin(ReadOnly, admin.ModelAdmin[Invitation]):
+    list_display = ("email", "team", "role", "invited_by", "created_at", "expires_at", "accepted_at", "revoked_at")
+    search_fields = ("email", "team__name")
+    list_select_related = ("team", "invited_by")
+    fields = list_display
 
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
-    """To look at. Keys are made and revoked where every process hears of it, and are never deleted."""
-
+class ApiKeyAdmin(ReadOnly, admin.ModelAdmin[ApiKey]):
     list_display = (
         "name",
         "hint",
@@ -71,11 +108,13 @@ class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
     list_select_related = ("team", "created_by")
     fields = list_display
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
 
-    def has_change_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
-        return False
+@admin.register(AuditEntry)
+class AuditEntryAdmin(ReadOnly, admin.ModelAdmin[AuditEntry]):
+    list_display = ("at", "team", "actor_name", "action", "object_name", "address")
+    list_filter = ("action",)
+    search_fields = ("actor_name", "object_name", "team__name")
+    list_select_related = ("team",)
 
-    def has_delete_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
-        return False
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).order_by("-at", "-id")

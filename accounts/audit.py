@@ -14,6 +14,7 @@ from django.db import models
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
+from accounts.client_address import client_address
 from accounts.models import ApiKey, AuditEntry, Invitation, Team, User
 
 
@@ -60,10 +61,6 @@ class Actor:
 
 
 SYSTEM = Actor(None, "command line")
-
-
-def client_address(request: HttpRequest) -> str:
-    return str(request.META.get("REMOTE_ADDR", ""))
 
 
 def record(

@@ -56,13 +56,13 @@ class Role(models.TextChoices):
 
 
 class PointsPeriod(models.TextChoices):
-    """When a limit of points begins anew: at midnight or on the first of the month, both in the team's zone; or never,
-    and the last 24 hours count.
+    """When a limit of points begins anew: at the midnight of the team's zone, on the first of its month, or 24 hours
+    after the first request that counted.
     """
 
     DAY = "day", _("Day")
     MONTH = "month", _("Month")
-    ROLLING = "rolling", _("Rolling 24 hours")
+    ROLLING = "rolling", _("24 hours from the first request")
 
 
 class Team(models.Model):
@@ -78,6 +78,8 @@ class Team(models.Model):
     rpm_limit = models.PositiveIntegerField(_("requests a minute"), null=True, blank=True)
     points_limit_ppt = models.BigIntegerField(null=True, blank=True)
     points_period = models.CharField(_("period of the points"), max_length=8, choices=PointsPeriod, blank=True)
+    # What the form of a new key proposes; null proposes a key without an end.
+    default_key_days = models.PositiveSmallIntegerField(_("lifetime of new keys, in days"), null=True, blank=True)
     created_at = models.DateTimeField(_("created"), default=timezone.now)
 
     class Meta:

@@ -21,6 +21,7 @@ SECTIONS = (
     Section("/models/", _("Models"), "boxes", public=True),
     Section("/keys/", _("Keys"), "key-round"),
     Section("/usage/", _("Usage"), "chart-column"),
+    Section("/team/", _("Team"), "users"),
 )
 
 

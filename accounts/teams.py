@@ -1,11 +1,15 @@
-"""Which team a person works in, and the personal team that everybody has."""
+"""Teams: which one a person works in, the personal one that everybody has, making and changing one."""
 
 from __future__ import annotations
+
+from dataclasses import asdict, dataclass
 
 from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest
 
+from accounts import key_epoch
+from accounts.audit import Action, Actor, record
 from accounts.models import Membership, Role, Team, User
 
 SESSION_KEY = "team_id"
@@ -21,8 +25,48 @@ def current_membership(request: HttpRequest) -> Membership | None:
     found = list(memberships)
     if not found:
         personal_team(user=user)
-        return memberships.all().first()
+        found = list(memberships.all())
+    # The switcher of the same page lists them without asking again.
+    request.memberships = found  # type: ignore[attr-defined]
     return next((membership for membership in found if membership.team_id == chosen), found[0])
+
+
+@dataclass(frozen=True, slots=True)
+class TeamSettings:
+    """What can be decided about a team; the fields are Team's."""
+
+    name: str
+    time_zone: str
+    default_key_days: int | None
+    rpm_limit: int | None
+    points_limit_ppt: int | None
+    points_period: str
+
+    @classmethod
+    def of(cls, team: Team) -> TeamSettings:
+        return cls(**{name: getattr(team, name) for name in cls.__dataclass_fields__})
+
+
+def create_team(*, name: str, owner: User, actor: Actor) -> Team:
+    with transaction.atomic():
+        team = Team.objects.create(name=name, time_zone=settings.TEAM_TIME_ZONE)
+        Membership.objects.create(team=team, user=owner, role=Role.OWNER)
+        record(actor=actor, action=Action.TEAM_CREATED, team=team, object=team)
+    return team
+
+
+def change_team(*, team: Team, to: TeamSettings, actor: Actor) -> None:
+    """Binds the next request in every process."""
+    with transaction.atomic():
+        before = TeamSettings.of(Team.objects.select_for_update().get(pk=team.pk))
+        old, new = asdict(before), asdict(to)
+        details = {name: [old[name], new[name]] for name in new if old[name] != new[name]}
+        if not details:
+            return
+        Team.objects.filter(pk=team.pk).update(**new)
+        team.refresh_from_db()
+        record(actor=actor, action=Action.TEAM_CHANGED, team=team, object=team, details=details)
+    key_epoch.bump()
 
 
 def choose_team(*, request: HttpRequest, team: Team) -> None:

@@ -63,9 +63,9 @@ def test_a_person_works_in_the_team_chosen_and_in_the_first_without_a_choice(
 ) -> None:
     person = make_person(email="mei@example.com")
     team = make_team(name="Research", member=person)
-    assert b"Research" in sign_in(person, team=team).get("/keys/").content
+    assert b"a key of Research." in sign_in(person, team=team).get("/keys/").content
     client.force_login(person)
-    assert b"Research" not in client.get("/keys/").content
+    assert b"a key of mei." in client.get("/keys/").content
 
 
 def test_a_team_one_has_left_is_no_longer_ones_team(

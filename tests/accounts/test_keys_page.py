@@ -131,7 +131,7 @@ def test_another_teams_key_does_not_exist(
         (Role.OWNER, 200, 302, 302),
         (Role.ADMIN, 200, 302, 302),
         (Role.MEMBER, 200, 302, 404),
-        (Role.VIEWER, 403, 404, 404),
+        (Role.VIEWER, 403, 403, 403),
     ],
 )
 def test_each_role_on_the_page(
