@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 from typing import Any, cast
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
@@ -31,6 +33,7 @@ async def lifespan(receive: Receive, send: Send) -> None:
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
                 return
             set_runtime(running)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, running.reload_upstreams)
             await send({"type": "lifespan.startup.complete"})
         else:
             if running:

@@ -67,6 +67,12 @@ class Family:
         """Those that were dead and run again. Raises Hopeless."""
         return [child for child in self.children if child.restart_if_dead()]
 
+    def send(self, number: int, *, to: str) -> None:
+        """Pass a signal on to the children whose name begins so."""
+        for child in self.children:
+            if child.name.startswith(to) and child.process and child.process.poll() is None:
+                child.process.send_signal(number)
+
     def stop(self, *, within_seconds: float) -> None:
         """SIGTERM in stop order; whoever is left at the end of the time is killed."""
         deadline = time.monotonic() + within_seconds

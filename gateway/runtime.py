@@ -110,6 +110,16 @@ class Runtime:
         self.shipper.stop()
         self.journal.close()
 
+    def reload_upstreams(self) -> None:
+        """Read the configuration of upstreams again; a wrong one is said in the log and changes nothing."""
+        try:
+            upstreams = RuntimeSettings.from_django().upstreams
+        except ValueError as error:
+            log.error("upstreams were not reloaded: %s", error)
+            return
+        self.upstreams.replace(upstreams)
+        log.info("upstreams reloaded: %s", ", ".join(upstream.name for upstream in upstreams))
+
     def models_for(self, caller: Caller) -> list[Model]:
         """What the caller may use and some upstream serves now."""
         allowed = caller.allowance.models

@@ -99,6 +99,7 @@ class Command(BaseCommand):
         self.stdout.flush()
 
     def _watch(self, family: Family, stopper: _Stopper) -> None:
+        signal.signal(signal.SIGHUP, lambda number, frame: family.send(signal.SIGHUP, to="web"))
         while stopper.signal is None:
             for child in family.restart_dead():
                 self.stderr.write(f"{child.name} had ended and was started again")
