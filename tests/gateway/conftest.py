@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 
 import pytest
 
 from tests.fake_upstream.server import FakeUpstream, fake_upstream
+from tests.gateway.gateway_process import GatewayProcess, write_upstreams
+from tests.installation import Installation, installation
+
+# What tests about other things must not run into.
+NO_LIMITS = {
+    "RATE_LIMIT_KEY_RPM": "0",
+    "RATE_LIMIT_IP_RPM": "0",
+    "RATE_LIMIT_TEAM_RPM": "0",
+    "RATE_LIMIT_KEY_CONCURRENCY": "0",
+    "TEAM_POINTS_LIMIT": "0",
+}
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +31,52 @@ def upstream_server() -> Iterator[FakeUpstream]:
 def upstream(upstream_server: FakeUpstream) -> FakeUpstream:
     upstream_server.reset()
     return upstream_server
+
+
+@pytest.fixture(scope="session")
+def gateway_installation(
+    upstream_server: FakeUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    """SQLite, no limits, model servers as `write_upstreams` says; nothing runs yet."""
+    folder = tmp_path_factory.mktemp("gateway")
+    upstream_server.models = [{"id": "mystery-model", "object": "model", "owned_by": "somebody"}]
+    # Bound and not listening: whoever connects is refused, and nobody else gets the port.
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        file = write_upstreams(folder / "upstreams.toml", upstream_server.port, dead_port=nobody.getsockname()[1])
+        made = {"UPSTREAMS_FILE": str(file), "FAKE_UPSTREAM_KEY": "sk-upstream-secret"}
+        with installation(folder, **NO_LIMITS, **made) as installed:
+            yield installed
+
+
+@pytest.fixture(scope="session")
+def gateway_process(gateway_installation: Installation) -> Iterator[GatewayProcess]:
+    with GatewayProcess(gateway_installation, gateway_installation.start_web()) as process:
+        yield process
+
+
+@pytest.fixture
+def gateway(gateway_process: GatewayProcess, upstream: FakeUpstream) -> GatewayProcess:
+    """The web process, with a fake upstream that expects nothing yet."""
+    return gateway_process
+
+
+@pytest.fixture(scope="session")
+def impatient_process(gateway_installation: Installation) -> Iterator[GatewayProcess]:
+    """A second web process that waits for nothing long: 1 s for a model server, tenths of it for the rest."""
+    web = gateway_installation.start_web(
+        environment={"REQUEST_TIMEOUT_SECONDS": "1"},
+        prelude=(
+            "import django; django.setup(set_prefix=False)\n"
+            "import gateway.chat, gateway.relay\n"
+            "gateway.chat.KEEP_ALIVE_SECONDS = 0.1\n"
+            "gateway.relay.DRAIN_LIMIT_SECONDS = 0.2\n"
+        ),
+    )
+    with GatewayProcess(gateway_installation, web) as process:
+        yield process
+
+
+@pytest.fixture
+def impatient(impatient_process: GatewayProcess, upstream: FakeUpstream) -> GatewayProcess:
+    return impatient_process
