@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -88,7 +87,8 @@ def _memory_mb(ours: Target, account: Account, *, quick: bool) -> float:
     run = account.add(ours.measure(open_streams(quick=quick)))
     process = run["processes"][0]
     added_mb: float = (process["rss_top_kb"] - process["rss_start_kb"]) / 1024
-    return added_mb * 1000 / max(1, run["in_flight_begun"])
+    open_streams_now: int = run["in_flight_begun"]
+    return added_mb * 1000 / max(1, open_streams_now)
 
 
 def _round(targets: Sequence[Target], account: Account, *, quick: bool) -> Round:
@@ -142,8 +142,9 @@ def main() -> int:
     parser.add_argument("--only", choices=["gateway", "rating"], help="one of the two groups")
     parser.add_argument("--litellm", metavar="PROGRAM", help="measure LiteLLM's proxy too, e.g. .../bin/litellm")
     options = parser.parse_args()
-    # A supervisor's SIGTERM ends what was started, as Ctrl-C does.
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Said explicitly: a shell's background jobs begin with SIGINT ignored.
+        signal.signal(number, signal.default_int_handler)
     results = Results(quick=options.quick, targets=[], machine=machine())
     try:
         if options.only != "rating":
