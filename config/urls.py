@@ -17,5 +17,6 @@ urlpatterns = [
     path("accounts/", include("allauth.urls")),
     path("", include("accounts.urls")),
     path("", include("billing.urls")),
+    path("", include("gateway.urls")),
     path("", include("playground.urls")),
 ]

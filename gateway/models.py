@@ -67,6 +67,11 @@ class DedicatedEndpoint(models.Model):
         return f"/spaces/{self.slug}/v1"
 
     @property
+    def url_selector(self) -> str:
+        """Where its page shows the URL, for the button that copies it."""
+        return f"#endpoint-url-{self.slug}"
+
+    @property
     def api_key(self) -> str:
         """Raises gateway.sealing.Unreadable."""
         return unseal(self.sealed_api_key)
