@@ -55,8 +55,8 @@ class RateQuerySet(models.QuerySet["Rate"]):
 class Rate(models.Model):
     """What one model's meter costs from a moment on: points per million units, or per page.
 
-    History is only added to: a row in force is neither changed nor removed, and nothing is slipped in
-    before the present once a meter has a rate.
+    History is only added to: a row in force is neither changed nor removed. Once a meter has a rate, one that begins
+    in the past must be meant to (`may_be_dated_back`).
     """
 
     model = models.CharField(_("model"), max_length=200)
@@ -69,6 +69,8 @@ class Rate(models.Model):
     created_by = models.CharField(_("entered by"), max_length=254, blank=True, editable=False)
 
     objects = RateQuerySet.as_manager()
+    # Somebody says that an earlier rate was wrong: what was charged by it stays until it is repriced.
+    may_be_dated_back = False
 
     class Meta:
         verbose_name = _("rate")
@@ -100,7 +102,8 @@ class Rate(models.Model):
                 raise ValidationError({"rate": str(error)}) from error
         if self.is_effective:
             raise ValidationError(_("This rate is in force; enter a new one with a later date instead."))
-        if self.effective_from is not None and self.effective_from < timezone.now() and self._has_history():
+        is_past = self.effective_from is not None and self.effective_from < timezone.now()
+        if is_past and not self.may_be_dated_back and self._has_history():
             raise ValidationError(
                 {"effective_from": _("This meter has a rate already: a new one begins now or later.")}
             )

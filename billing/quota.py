@@ -17,7 +17,7 @@ from django.db.models import BigIntegerField, CharField, DateTimeField, F, Q, Qu
 
 from accounts.models import Team
 from billing.buckets import QUARTER, floor_quarter, following_month, midnight
-from billing.models import Charge, Rollup, Source, UsageRecord
+from billing.models import Charge, Correction, Rollup, Source, UsageRecord
 from billing.pricing import METERS, PPT_PER_POINT, Usage, charges, units_of
 from billing.rates import RateCard
 
@@ -107,7 +107,9 @@ def used_ppt(*, team_id: int, key_id: int | None = None, period: Period, card: R
     first, last = _whole_quarters(period)
     parts = [_of_rollups(of_whom, first, last)]
     edges = [(period.start, first), (last, period.end)] if first < last else [(period.start, period.end)]
-    parts += [_of_charges(of_whom, start, end) for start, end in edges if start < end]
+    for start, end in edges:
+        if start < end:
+            parts += [_of_records(rows, of_whom, start, end) for rows in (Charge.objects.all(), _corrections())]
     rows = _waiting(of_whom, period).union(*parts, all=True)
     total = 0
     for model, started_at, *counts in rows:
@@ -135,9 +137,15 @@ def _of_rollups(of_whom: dict[str, int], start: datetime, end: datetime) -> Quer
     return _summed(Rollup.objects.filter(**of_whom, quarter_at__gte=start, quarter_at__lt=end))
 
 
-def _of_charges(of_whom: dict[str, int], start: datetime, end: datetime) -> QuerySet[Any, tuple[Any, ...]]:
+def _of_records(
+    rows: QuerySet[Any], of_whom: dict[str, int], start: datetime, end: datetime
+) -> QuerySet[Any, tuple[Any, ...]]:
     named = {f"record__{name}": value for name, value in of_whom.items()}
-    return _summed(Charge.objects.filter(**named, record__started_at__gte=start, record__started_at__lt=end))
+    return _summed(rows.filter(**named, record__started_at__gte=start, record__started_at__lt=end))
+
+
+def _corrections() -> QuerySet[Any]:
+    return Correction.objects.annotate(amount_ppt=F("amount_delta_ppt"))
 
 
 def _summed(rows: QuerySet[Any]) -> QuerySet[Any, tuple[Any, ...]]:

@@ -20,6 +20,7 @@ from billing.models import Meter, Rate
 from billing.pricing import RateError, price_ppt
 
 logger = logging.getLogger(__name__)
+LOADED_BY = "load_rates"
 BUILT_IN_RATES = Path(__file__).with_name("rates.toml")
 
 type Row = tuple[str, str, Decimal, datetime]
@@ -171,7 +172,8 @@ def load_rates(path: Path = BUILT_IN_RATES) -> Loaded:
     for model, meter, rate, moment in file.rows():
         there = known.get((model, meter, moment))
         if there is None:
-            _add(file, Rate(model=model, meter=meter, rate=rate, effective_from=moment))
+            entry = Rate(model=model, meter=meter, rate=rate, effective_from=moment, created_by=LOADED_BY)
+            _add(file, entry)
             added += 1
         elif there == rate:
             unchanged += 1

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Self
 from uuid import UUID
 
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import Q, QuerySet
 
-from billing.models import Charge, UsageRecord
+from billing.models import Charge, Correction, UsageRecord
 
 PAGE_SIZE = 50
 
@@ -57,14 +58,19 @@ def log_page(team_id: int, *, below: Cursor | None = None, size: int = PAGE_SIZE
         )
     found = list(records[: size + 1])
     shown = found[:size]
-    amounts = _amounts(shown)
+    amounts = amounts_of([record.id for record in shown])
     older = str(Cursor(shown[-1].started_at, shown[-1].id)) if len(found) > size else ""
     return LogPage([LoggedRequest(record, amounts.get(record.id, 0)) for record in shown], older)
 
 
-def _amounts(records: list[UsageRecord]) -> Mapping[UUID, int]:
-    charges = Charge.objects.filter(record_id__in=[record.id for record in records]).order_by()
-    return dict(charges.values("record_id").annotate(total=Sum("amount_ppt")).values_list("record_id", "total"))
+def amounts_of(record_ids: Sequence[UUID]) -> Mapping[UUID, int]:
+    """What each record came to, corrections included; those that cost nothing may be absent."""
+    amounts: defaultdict[UUID, int] = defaultdict(int)
+    charged = Charge.objects.filter(record_id__in=record_ids).values_list("record_id", "amount_ppt")
+    corrected = Correction.objects.filter(record_id__in=record_ids).values_list("record_id", "amount_delta_ppt")
+    for record_id, amount_ppt in [*charged, *corrected]:
+        amounts[record_id] += amount_ppt
+    return amounts
 
 
 def find_request(team_id: int, text: str) -> UsageRecord | None:

@@ -19,9 +19,10 @@ from accounts.middleware import TeamRequest
 from accounts.models import User
 from billing.charts import Chart, bucket_label, stacked_bars
 from billing.exports import csv_chunks
-from billing.models import UsageRecord
+from billing.models import Meter, Repricing, UsageRecord
 from billing.pricing import Metered
 from billing.reports import GroupBy, UsageReport, day_totals
+from billing.repricing import parts_of
 from billing.request_log import Cursor, find_request, log_page, records_of
 from billing.usage_choice import Period, UsageChoice
 
@@ -124,11 +125,12 @@ def request_log(request: TeamRequest) -> HttpResponse:
 def request_detail(request: TeamRequest, record_id: UUID) -> HttpResponse:
     record = get_object_or_404(records_of(request.team.pk), id=record_id)
     order = {meter.value: place for place, meter in enumerate(Metered)}
-    charges = sorted(record.charges.all(), key=lambda charge: order[charge.meter])
+    parts = sorted(parts_of([record.id]).get(record.id, {}).values(), key=lambda part: order[part.meter])
     context = {
         "record": record,
-        "charges": charges,
-        "amount_ppt": sum(charge.amount_ppt for charge in charges),
+        "charges": [{"label": Meter(part.meter).label, **part._asdict()} for part in parts],
+        "amount_ppt": sum(part.amount_ppt for part in parts),
+        "repriced": Repricing.objects.filter(corrections__record=record).order_by("-pk").first(),
         "key": request.team.api_keys.filter(pk=record.key_id).first(),
         "member": User.objects.filter(pk=record.member_id).first(),
         "usage": json.dumps(record.usage, indent=2, ensure_ascii=False) if record.usage else "",
