@@ -148,6 +148,9 @@ class Answer:
 
     async def _ask(self, upstream: Upstream) -> CallError | None:
         """Send the request to one replica. Returns the failure after which another replica may be asked."""
+        if self._interrupted:
+            # Ended before it was begun, or while the replica before this one said no.
+            raise Interrupted
         self._take(upstream)
         body = self._job.body(upstream)
         self.call.prompt_bytes = len(body)
