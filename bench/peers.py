@@ -14,6 +14,8 @@ from workloads import LITELLM, NGINX, Target
 LITELLM_KEY = "sk-bench"
 # What one process of it takes without falling hopelessly behind, which would only stretch the measurement.
 LITELLM_STREAMS = 64
+# Its imports alone can take a minute.
+LITELLM_START_SECONDS = 240.0
 
 NGINX_FILE = """
 daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx-error.log;
@@ -71,9 +73,14 @@ def litellm(folder: Path, program: str, *, upstream_port: int) -> Iterator[int]:
     # Its settings for production; the price list comes with the package instead of from the network.
     settings = {"LITELLM_MODE": "PRODUCTION", "LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     inherited = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    inherited.pop("PYTHONDONTWRITEBYTECODE", None)
     with running(command, log=log, environment=inherited | settings) as process:
         wait_until(
-            lambda: get(port, "/v1/models", key=LITELLM_KEY) is not None, what="LiteLLM", process=process, log=log
+            lambda: get(port, "/v1/models", key=LITELLM_KEY) is not None,
+            what="LiteLLM",
+            process=process,
+            log=log,
+            seconds=LITELLM_START_SECONDS,
         )
         yield port
 

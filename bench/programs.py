@@ -78,8 +78,15 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def wait_until(condition: Callable[[], bool], *, what: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
+def wait_until(
+    condition: Callable[[], bool],
+    *,
+    what: str,
+    process: subprocess.Popen[bytes],
+    log: Path,
+    seconds: float = START_SECONDS,
+) -> None:
+    deadline = time.monotonic() + seconds
     while not condition():
         if process.poll() is not None or time.monotonic() > deadline:
             tail = log.read_text(errors="replace")[-2000:]

@@ -114,7 +114,7 @@ def _plain(workload: str, *path: str, scale: float = 1.0) -> Reading:
     def reading(one_round: Round, target: str) -> float | None:
         value: Any = one_round.get(workload, {}).get(target)
         for name in path:
-            value = None if value is None else value[name]
+            value = None if value is None or value.get("count") == 0 else value[name]
         return None if value is None else float(value) * scale
 
     return reading
