@@ -48,6 +48,6 @@ async def application(scope: Scope, receive: Receive, send: Send) -> Any:
     if scope["type"] == "lifespan":
         return await lifespan(receive, send)
     path = scope["path"]
-    if path.startswith(PREFIXES):
+    if path.startswith(PREFIXES) or path == "/v1":
         return await gateway_application(scope, receive, send)
     return await django_application(scope, receive, cast(Any, send))
