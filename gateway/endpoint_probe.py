@@ -31,7 +31,7 @@ async def probe(target: Target) -> list[str]:
         async with asyncio.timeout(2 * TIMEOUT_SECONDS):
             status, body = await _get(transport, target)
     except AddressRefused as error:
-        raise ProbeFailed(gettext("This address is not allowed: %(reason)s.") % {"reason": error}) from None
+        raise ProbeFailed(gettext("No endpoint may stand at %(address)s.") % {"address": error.address}) from None
     except (httpx.TimeoutException, TimeoutError):
         raise ProbeFailed(gettext("The server did not answer in time.")) from None
     except httpx.HTTPError:

@@ -62,7 +62,7 @@ class EndpointForm(forms.ModelForm[DedicatedEndpoint]):
             async_to_sync(_check)(url.host, url.port or PORTS[url.scheme])
         except AddressRefused as refused:
             raise forms.ValidationError(
-                gettext("This address is not allowed: %(reason)s.") % {"reason": refused}
+                gettext("No endpoint may stand at %(address)s.") % {"address": refused.address}
             ) from None
         except (OSError, UnicodeError):
             raise forms.ValidationError(gettext("This host name is not known.")) from None

@@ -16,7 +16,11 @@ METADATA = frozenset(map(ip_address, ("169.254.169.254", "fd00:ec2::254", "100.1
 
 
 class AddressRefused(ValueError):
-    """The URL leads where no dedicated endpoint may stand; the text says where."""
+    """The URL leads where no dedicated endpoint may stand: to `address`."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"no dedicated endpoint may stand at {address}")
+        self.address = address
 
 
 def may_reach(address: Address, *, allowed: Iterable[Network]) -> bool:
@@ -32,5 +36,5 @@ async def checked_addresses(host: str, port: int, *, allowed: Sequence[Network])
     addresses = await resolve(host, port)
     for text in addresses:
         if not may_reach(ip_address(text), allowed=allowed):
-            raise AddressRefused(f"{host} leads to {text}, where no dedicated endpoint may stand")
+            raise AddressRefused(text)
     return addresses
