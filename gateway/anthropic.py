@@ -125,14 +125,17 @@ def _messages(messages: Any, request: MessagesRequest) -> Iterator[Json]:
             raise _fault(where, "Input should be an object")
         content = message.get("content")
         match message.get("role"):
-            case "user" | "assistant" as role if isinstance(content, str):
+            case "user" | "assistant" | "system" as role if isinstance(content, str):
                 yield {"role": role, "content": content}
+            case "system":
+                # Where one may stand is the model's to say.
+                yield {"role": "system", "content": _joined(content, f"{where}.content", request)}
             case "user":
                 yield from _user(content, f"{where}.content", request)
             case "assistant":
                 yield _assistant(content, f"{where}.content", request)
             case _:
-                raise _fault(f"{where}.role", "Input should be 'user' or 'assistant'")
+                raise _fault(f"{where}.role", "Input should be 'user', 'assistant' or 'system'")
 
 
 def _user(content: Any, where: str, request: MessagesRequest) -> Iterator[Json]:

@@ -6,16 +6,18 @@ Nothing but JSON and event streams ever comes from here, and every answer carrie
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any
 from urllib.parse import unquote
 
 import orjson
 from django.conf import settings
 
-from gateway import account_api, spaces
+from gateway import account_api, messages_api, ocr_api, openapi, spaces, speech_api, systemone_api
 from gateway.admission import Ask, Expected, Ticket
-from gateway.call import new_request_id
+from gateway.call import new_request_id, timestamp
 from gateway.caller import Caller
 from gateway.chat import answer_headers, chat_job, expected_of, serve_stream, serve_whole
 from gateway.client_address import client_address
@@ -39,12 +41,15 @@ type Handler = Callable[[Request], Awaitable[None]]
 class Request:
     """One request to the gateway with what its handler needs."""
 
-    __slots__ = ("_request_id", "path", "receive", "runtime", "scope", "send")
+    __slots__ = ("_request_id", "_send", "model", "path", "receive", "runtime", "scope", "status", "who")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self.receive = receive
-        self.send = send
+        self._send = send
+        self.status = 0
+        self.who: Caller | None = None
+        self.model = ""
         self.runtime: Runtime = runtime()
         # Behind MODELS_PREFIXES; empty elsewhere.
         self.path = scope["path"].partition("/v1/")[2] if scope["path"].startswith(MODELS_PREFIXES) else ""
@@ -67,13 +72,36 @@ class Request:
                 return value.strip().lower() in (b"1", b"true")
         return None
 
+    async def send(self, message: dict[str, Any]) -> None:
+        """ASGI's send, which remembers the status: 0 until the answer has begun."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)
+
     async def caller(self) -> Caller:
         credential = presented(self.scope["headers"], session_cookie=SESSION_COOKIE)
         if credential.secret is not None:
-            return await self.runtime.keys.authenticate(credential.secret)
-        if credential.has_session:
-            return await authenticate_session(self.scope)
-        raise Unauthorized(NO_CREDENTIAL)
+            self.who = await self.runtime.keys.authenticate(credential.secret)
+        elif credential.has_session:
+            self.who = await authenticate_session(self.scope)
+        else:
+            raise Unauthorized(NO_CREDENTIAL)
+        return self.who
+
+    def logged(self, *, seconds: float) -> dict[str, Any]:
+        """The request's line in the log."""
+        who = self.who
+        return {
+            "at": timestamp(time.time()),
+            "request_id": self.request_id.decode("ascii"),
+            "method": self.scope["method"],
+            "path": self.scope["path"][:200],
+            "status": self.status,
+            "ms": round(seconds * 1000, 1),
+            "team": who.team_id if who else 0,
+            "key": who.key_id if who else 0,
+            "model": self.model,
+        }
 
     async def counted_caller(self) -> Caller:
         """The caller of what uses no model and still counts as a request."""
@@ -90,6 +118,7 @@ class Request:
         """Through the gates and into the journal; from here on the call's id is the request's."""
         answer, ticket = await self.runtime.begin(job, caller=caller, expected=expected, address=self.address)
         self.belongs_to(answer.call.request_id)
+        self.model = job.model
         return answer, ticket
 
 
@@ -123,6 +152,17 @@ async def one_model(request: Request) -> None:
     raise NotFound(f"The model {model_id[:200]} does not exist", param="model")
 
 
+async def describe(request: Request) -> None:
+    """For everybody: it says nothing that the documentation does not."""
+    headers = [JSON, (b"x-request-id", request.request_id)]
+    await send_answer(request.send, status=200, headers=headers, body=_description())
+
+
+@cache
+def _description() -> bytes:
+    return orjson.dumps(openapi.document({**ROUTES, "models/{id}": MODEL_ROUTE}, account_api.ROUTES))
+
+
 async def _send_json(request: Request, document: Any) -> None:
     headers = [JSON, (b"x-request-id", request.request_id)]
     await send_answer(request.send, status=200, headers=headers, body=orjson.dumps(document))
@@ -130,7 +170,13 @@ async def _send_json(request: Request, document: Any) -> None:
 
 ROUTES: dict[str, dict[str, Handler]] = {
     "chat/completions": {"POST": chat_completions},
+    "messages": {"POST": messages_api.serve},
+    "messages/count_tokens": {"POST": messages_api.count_tokens},
+    "ocr": {"POST": ocr_api.serve},
+    "audio/speech": {"POST": speech_api.serve},
+    "systemone": {"POST": systemone_api.serve},
     "models": {"GET": list_models},
+    "openapi.json": {"GET": describe},
 }
 MODEL_ROUTE: dict[str, Handler] = {"GET": one_model}
 
@@ -143,7 +189,7 @@ def _route(request: Request) -> Handler:
     if methods is None and path.startswith("models/") and len(path) > len("models/"):
         methods = MODEL_ROUTE
     if methods is None:
-        raise NotFound("Unknown path. The API is described at /docs/.")
+        raise NotFound("Unknown path. The API is described at /v1/openapi.json.")
     handler = methods.get(request.scope["method"])
     if handler is None:
         raise MethodNotAllowed(", ".join(methods))
@@ -153,23 +199,21 @@ def _route(request: Request) -> Handler:
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     """Serves paths under PREFIXES. What a handler raises becomes the JSON error that clients expect."""
     request = Request(scope, receive, send)
-    started = False
-
-    async def sending(message: dict[str, Any]) -> None:
-        nonlocal started
-        started = True
-        await send(message)
-
-    request.send = sending
+    began = time.perf_counter()
+    send = request.send
+    tell = messages_api.send_error if request.path.partition("/")[0] == messages_api.CALLED else send_error
     try:
         await _route(request)(request)
     except CallError as error:
-        await send_error(send, error, request_id=request.request_id)
+        await tell(send, error, request_id=request.request_id)
     except ClientGone:
         pass
     except Exception:
         # The edge of the application: whatever it is, the client gets JSON with the id that the log names.
         log.exception("request %s failed", request.request_id.decode())
-        if not started:
+        if not request.status:
             internal = CallError(f"Internal error. Request id: {request.request_id.decode()}")
-            await send_error(send, internal, request_id=request.request_id)
+            await tell(send, internal, request_id=request.request_id)
+    finally:
+        if settings.LOG_REQUESTS:
+            request.runtime.request_log.write(request.logged(seconds=time.perf_counter() - began))

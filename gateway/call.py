@@ -108,7 +108,8 @@ class Call:
         if self.finished:
             return
         self.finished = True
-        self.counts, self.estimated = self._counts()
+        self.counts, estimated = self._counts()
+        self.estimated = self.estimated or estimated
         record = self._identity()
         record.update(self._result(outcome))
         self.log.finish(record["id"], orjson.dumps(record))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Collection
 from contextlib import aclosing
 
 import orjson
@@ -57,11 +58,17 @@ def expected_of(request: ChatRequest, prompt_bytes: int) -> Expected:
     return Expected(prompt_bytes=prompt_bytes, output_tokens=output_tokens * (request.body.get("n") or 1))
 
 
-def answer_headers(call: Call, request: ChatRequest, ticket: Ticket) -> Headers:
+def call_headers(call: Call, ticket: Ticket, *, dropped: Collection[str]) -> Headers:
+    """What the answer to any call carries: its id, what is left of the limits, what was sent in vain."""
     headers = [(b"x-request-id", call.request_id.encode("ascii")), *ticket.headers()]
-    if request.dropped:
-        names = ", ".join(printable(name) for name in sorted(request.dropped)[:MAX_DROPPED_NAMED])
+    if dropped:
+        names = ", ".join(printable(name) for name in sorted(dropped)[:MAX_DROPPED_NAMED])
         headers.append((b"x-dropped-params", names.encode("ascii")))
+    return headers
+
+
+def answer_headers(call: Call, request: ChatRequest, ticket: Ticket) -> Headers:
+    headers = call_headers(call, ticket, dropped=request.dropped)
     if request.adapted:
         headers.append((b"x-adapted", ", ".join(request.adapted).encode("ascii")))
     return headers
@@ -79,7 +86,7 @@ async def serve_whole(answer: Answer, headers: Headers, send: Send) -> None:
 
 
 async def serve_stream(answer: Answer, headers: Headers, receive: Receive, send: Send) -> None:
-    watcher = asyncio.ensure_future(_watch(answer, receive))
+    watcher = asyncio.ensure_future(watch_client(answer, receive))
     try:
         async with answer:
             client = StreamClient(send, answer)
@@ -100,7 +107,8 @@ async def serve_stream(answer: Answer, headers: Headers, receive: Receive, send:
         watcher.cancel()
 
 
-async def _watch(answer: Answer, receive: Receive) -> None:
+async def watch_client(answer: Answer, receive: Receive) -> None:
+    """Tells the answer when its client leaves; a task to be cancelled when all is sent."""
     while (await receive())["type"] != "http.disconnect":
         pass
     answer.client_left()
@@ -109,9 +117,10 @@ async def _watch(answer: Answer, receive: Receive) -> None:
 class StreamClient:
     """The client's side of a stream: nothing is sent to one who has left; silence is bridged."""
 
-    def __init__(self, send: Send, answer: Answer) -> None:
+    def __init__(self, send: Send, answer: Answer, *, keep_alive: bytes = KEEP_ALIVE) -> None:
         self._send = send
         self._answer = answer
+        self._keep_alive = keep_alive
         self._sent_at = time.monotonic()
         self._sending = False
         self._loop = asyncio.get_running_loop()
@@ -145,5 +154,5 @@ class StreamClient:
         if silent_seconds >= KEEP_ALIVE_SECONDS:
             silent_seconds = 0.0
             if not self._sending:
-                self._keeping_alive = self._loop.create_task(self.send_events(KEEP_ALIVE))
+                self._keeping_alive = self._loop.create_task(self.send_events(self._keep_alive))
         self._timer = self._loop.call_later(KEEP_ALIVE_SECONDS - silent_seconds, self._on_timer)

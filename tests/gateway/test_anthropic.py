@@ -59,6 +59,12 @@ def test_system_is_the_first_message(system: Any) -> None:
     assert chat_of(system=system)["messages"][0] == {"role": "system", "content": "Be brief.\n\nBe kind."}
 
 
+def test_a_system_message_among_the_others_stays_where_it_is() -> None:
+    content = [{"type": "text", "text": "Now in French."}]
+    messages = messages_of({"role": "user", "content": "Hi"}, {"role": "system", "content": content})
+    assert messages[1] == {"role": "system", "content": "Now in French."}
+
+
 def test_an_empty_system_is_none() -> None:
     assert len(chat_of(system="")["messages"]) == 1
 
@@ -170,7 +176,7 @@ def test_what_is_dropped_is_named() -> None:
         ({"messages": []}, "messages"),
         ({"messages": "Hi"}, "messages"),
         ({"messages": [3]}, "messages.0"),
-        ({"messages": [{"role": "system", "content": "x"}]}, "messages.0.role"),
+        ({"messages": [{"role": "developer", "content": "x"}]}, "messages.0.role"),
         ({"messages": [{"role": "user"}]}, "messages.0.content"),
         ({"messages": [{"role": "user", "content": ["x"]}]}, "messages.0.content.0"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages.0.content.0.text"),

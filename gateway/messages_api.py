@@ -1,0 +1,106 @@
+"""`POST /v1/messages` and `/v1/messages/count_tokens`: the chat relay, spoken to in Anthropic's way."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import orjson
+
+from gateway.admission import Ask
+from gateway.anthropic import parse_messages_request
+from gateway.anthropic_answer import error_body, estimated_input_tokens, message_from
+from gateway.anthropic_stream import PING, MessageStream
+from gateway.chat import STREAM_HEADERS, StreamClient, answer_headers, chat_job, expected_of, watch_client
+from gateway.chat_stream import rewrite_completion
+from gateway.errors import CallError, UpstreamUnavailable
+from gateway.http import JSON, Headers, Receive, Send, read_body, send_answer
+from gateway.relay import Answer, Interrupted
+from gateway.schema import parse_json_object
+
+if TYPE_CHECKING:
+    from gateway.app import Request
+
+# The name of the endpoint in records and in the scopes of keys.
+CALLED = "messages"
+
+
+async def serve(request: Request) -> None:
+    caller = await request.caller()
+    raw = await read_body(request.scope, request.receive)
+    messages = parse_messages_request(parse_json_object(raw))
+    chat = request.runtime.parse_chat(messages.chat, caller=caller, portable=request.wants_portable())
+    chat.dropped = sorted({*chat.dropped, *messages.dropped})
+    job = chat_job(chat, called=CALLED)
+    answer, ticket = await request.begin(job, caller=caller, expected=expected_of(chat, len(raw)))
+    headers = [*answer_headers(answer.call, chat, ticket), (b"request-id", answer.call.request_id.encode("ascii"))]
+    if chat.stream:
+        await _serve_stream(answer, headers, request.receive, request.send)
+    else:
+        await _serve_whole(answer, headers, request.send)
+
+
+async def count_tokens(request: Request) -> None:
+    """An estimate. It counts as a request and costs nothing."""
+    caller = await request.caller()
+    document = parse_json_object(await read_body(request.scope, request.receive))
+    messages = parse_messages_request(document, counting=True)
+    request.runtime.parse_chat(messages.chat, caller=caller, portable=request.wants_portable())
+    await request.runtime.admission.admit(caller, Ask(endpoint=CALLED, address=request.address))
+    body = orjson.dumps({"input_tokens": estimated_input_tokens(messages.chat)})
+    await send_answer(request.send, status=200, headers=[JSON, *_ids(request.request_id)], body=body)
+
+
+async def send_error(send: Send, error: CallError, *, request_id: bytes) -> None:
+    headers = [JSON, *_ids(request_id), *error.headers]
+    body = error_body(error, request_id=request_id.decode("ascii"))
+    await send_answer(send, status=error.status, headers=headers, body=body)
+
+
+def _ids(request_id: bytes) -> Headers:
+    # Anthropic's clients look for the second name.
+    return [(b"x-request-id", request_id), (b"request-id", request_id)]
+
+
+async def _serve_whole(answer: Answer, headers: Headers, send: Send) -> None:
+    call = answer.call
+    async with answer:
+        try:
+            completion = orjson.loads(rewrite_completion(call, await answer.read()))
+            message = message_from(completion, request_id=call.request_id, model=call.model)
+        except ValueError:
+            raise UpstreamUnavailable("The model server's answer was no chat completion.") from None
+        body = orjson.dumps(message)
+        answer.complete(bytes_out=len(body))
+    await send_answer(send, status=200, headers=[JSON, *headers], body=body)
+
+
+async def _serve_stream(answer: Answer, headers: Headers, receive: Receive, send: Send) -> None:
+    watcher = asyncio.ensure_future(watch_client(answer, receive))
+    try:
+        async with answer:
+            client = StreamClient(send, answer, keep_alive=PING)
+            await client.start([*STREAM_HEADERS, *headers])
+            try:
+                await _translate(answer, client)
+            finally:
+                client.stop()
+            await client.end()
+    except Interrupted:
+        pass
+    finally:
+        watcher.cancel()
+
+
+async def _translate(answer: Answer, client: StreamClient) -> None:
+    stream = MessageStream(request_id=answer.call.request_id, model=answer.call.model)
+    try:
+        async with aclosing(answer.chunks()) as chunks:
+            async for chunk in chunks:
+                if events := stream.feed(chunk):
+                    await client.send_events(events)
+        # The record is in the journal: the chunks have ended.
+        await client.send_events(stream.end())
+    except CallError as error:
+        await client.send_events(stream.error(error))

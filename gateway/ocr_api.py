@@ -1,0 +1,164 @@
+"""`POST /v1/ocr`: a document in JSON, by https or as an upload; Markdown page by page; billed by the page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from billing.models import Outcome
+from gateway.admission import Expected
+from gateway.call import Call
+from gateway.caller import Caller
+from gateway.catalog import Endpoint
+from gateway.chat import call_headers
+from gateway.data_url import data_url
+from gateway.errors import CallError, InvalidRequest, UpstreamUnavailable
+from gateway.http import JSON, Scope, read_body, send_answer
+from gateway.multipart import Part, is_multipart, read_multipart
+from gateway.ocr_schema import MAX_DOCUMENT_BYTES, OcrRequest, parse_ocr_request
+from gateway.relay import Answer, Job
+from gateway.schema import Json, parse_json_object, to_json
+from gateway.ssrf import PUBLIC_ONLY, fetch
+from gateway.upstreams import Upstream
+from gateway.usage import count
+
+if TYPE_CHECKING:
+    from gateway.app import Request
+    from gateway.runtime import Runtime
+
+MAX_BODY_BYTES = 50 * 1024 * 1024
+GUARD = PUBLIC_ONLY
+# By their first bytes: what a server or a browser calls a file is not always what it is.
+SIGNATURES = (
+    (b"%PDF-", "application/pdf"),
+    (b"\x89PNG", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"RIFF", "image/webp"),
+)
+
+
+async def serve(request: Request) -> None:
+    caller = await request.caller()
+    raw = await read_body(request.scope, request.receive, limit_bytes=MAX_BODY_BYTES)
+    # Tens of megabytes of base64 take a while; the other calls of this process go on meanwhile.
+    ocr = await asyncio.to_thread(_parse, raw, _content_type(request.scope), request.runtime)
+    answer, ticket = await request.begin(ocr_job(ocr), caller=caller, expected=_expected(ocr))
+    body = orjson.dumps(await _read(answer, ocr))
+    headers = [JSON, *call_headers(answer.call, ticket, dropped=ocr.dropped)]
+    await send_answer(request.send, status=200, headers=headers, body=body)
+
+
+async def ocr(runtime: Runtime, document: Json, *, caller: Caller) -> tuple[str, Json]:
+    """The same in process: the request's id and the answer. Raises CallError."""
+    ocr = await asyncio.to_thread(parse_ocr_request, document, find_model=runtime.upstreams.card)
+    answer, _ = await runtime.begin(ocr_job(ocr), caller=caller, expected=_expected(ocr))
+    return answer.call.request_id, await _read(answer, ocr)
+
+
+def ocr_job(ocr: OcrRequest) -> Job:
+    def body(upstream: Upstream) -> bytes:
+        return to_json(ocr.body(model=upstream.served_as[ocr.model]))
+
+    return Job(model=ocr.model, endpoint=Endpoint.OCR, body=body, called=Endpoint.OCR)
+
+
+def _expected(ocr: OcrRequest) -> Expected:
+    return Expected(pages=ocr.expected_pages)
+
+
+# -- what comes in -------------------------------------------------------------------------------
+
+
+def _parse(raw: bytes, content_type: str, runtime: Runtime) -> OcrRequest:
+    document = _form(raw, content_type) if is_multipart(content_type) else parse_json_object(raw)
+    return parse_ocr_request(document, find_model=runtime.upstreams.card)
+
+
+def _content_type(scope: Scope) -> str:
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"content-type"), "")
+
+
+def _form(raw: bytes, content_type: str) -> Json:
+    """An upload as the document that JSON would hold: the file in `file`, the other fields as text."""
+    parts = read_multipart(raw, content_type=content_type)
+    document: Json = {name: part.text for name, part in parts.items() if not part.filename and name != "file"}
+    file = parts.get("file") or parts.get("document")
+    if file is None:
+        raise InvalidRequest("file is required", param="file")
+    document["document"] = uploaded(file)
+    if "include_image_base64" in document:
+        document["include_image_base64"] = document["include_image_base64"].lower() in ("true", "1")
+    return document
+
+
+def uploaded(file: Part) -> Json:
+    """An uploaded file as the `document` of a request."""
+    media_type = media_type_of(file.data, file.media_type)
+    kind = "image_url" if media_type.startswith("image/") else "document_url"
+    return {"type": kind, kind: data_url(media_type, file.data)}
+
+
+def media_type_of(data: bytes, claimed: str) -> str:
+    found = next((media_type for signature, media_type in SIGNATURES if data.startswith(signature)), "")
+    return found or claimed or "application/octet-stream"
+
+
+# -- what goes out -------------------------------------------------------------------------------
+
+
+async def _read(answer: Answer, ocr: OcrRequest) -> Json:
+    """Runs to its end even if the client has left: what the backend works for is metered."""
+    if ocr.document.is_remote:
+        await _fetch(answer.call, ocr)
+    async with answer:
+        document = _object(await answer.read())
+        document["model"] = ocr.model
+        _meter(answer.call, document)
+        answer.complete(bytes_out=len(orjson.dumps(document)))
+    return document
+
+
+async def _fetch(call: Call, ocr: OcrRequest) -> None:
+    param = f"document.{ocr.document.kind}"
+    with _recorded(call):
+        found = await fetch(ocr.document.url, param=param, limit_bytes=MAX_DOCUMENT_BYTES, guard=GUARD)
+        media_type = media_type_of(found.data, found.media_type)
+        ocr.document = await asyncio.to_thread(ocr.document.fetched, media_type=media_type, data=found.data)
+
+
+@contextmanager
+def _recorded(call: Call) -> Iterator[None]:
+    """A failure before the backend is asked is the call's end, and has its record too."""
+    try:
+        yield
+    except BaseException as error:
+        known = isinstance(error, CallError)
+        call.status = error.status if isinstance(error, CallError) else 500
+        call.error_code = (error.code or str(error.status)) if isinstance(error, CallError) else ""
+        call.finish(Outcome.ERROR if known or isinstance(error, Exception) else Outcome.INTERRUPTED)
+        raise
+
+
+def _object(body: bytes) -> Json:
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        document = None
+    if not isinstance(document, dict):
+        raise UpstreamUnavailable("The model server's answer was not a JSON object.")
+    return document
+
+
+def _meter(call: Call, document: Json) -> None:
+    """Pages as the backend counts them; where it does not, as they stand in its answer, marked as an estimate."""
+    usage: Any = document.get("usage_info")
+    call.usage = usage
+    call.pages = count(usage.get("pages_processed")) if isinstance(usage, dict) else 0
+    pages = document.get("pages")
+    if not call.pages and isinstance(pages, list) and pages:
+        call.pages, call.estimated = len(pages), True
