@@ -252,6 +252,13 @@ DEDICATED_ALLOW = env.networks(
     help="Private networks in which teams' dedicated endpoints may stand; public addresses always may.",
 )
 
+METRICS_NETWORKS = env.networks(
+    "METRICS_NETWORKS", "127.0.0.0/8,::1/128", help="Networks that may read /metrics, comma-separated."
+)
+LOG_REQUESTS = env.flag(
+    "LOG_REQUESTS", True, help="One line of JSON on standard error for each request to the gateway."
+)
+
 # -- Celery ------------------------------------------------------------------------------------
 CELERY_BROKER_URL = REDIS_URL or "folder://localhost//"
 

@@ -1,18 +1,12 @@
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 
-from accounts.access import public
-
-
-@public
-def healthz(request: HttpRequest) -> HttpResponse:
-    """The process is alive; says nothing of what it depends on."""
-    return HttpResponse("ok", content_type="text/plain")
-
+from config.health import healthz, metrics, readyz
 
 urlpatterns = [
     path("healthz", healthz, name="healthz"),
+    path("readyz", readyz, name="readyz"),
+    path("metrics", metrics, name="metrics"),
     path("admin/", admin.site.urls),
     path("accounts/", include("allauth.urls")),
     path("", include("accounts.urls")),

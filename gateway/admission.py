@@ -25,6 +25,7 @@ from gateway.call import Call, new_request_id
 from gateway.caller import Allowance, Caller
 from gateway.errors import Forbidden, RateLimited
 from gateway.gates import Budget, Counters, Gates, Passage, Refusal, Slot, Window
+from gateway.metrics import count_call, count_refusal
 
 log = logging.getLogger("gateway")
 
@@ -83,7 +84,8 @@ class Ticket:
     admission: Admission
 
     def settle(self, call: Call) -> None:
-        spent = self.admission.price(call) if self.gates.budgets and 200 <= call.status < 300 else 0
+        spent = self.admission.price(call) if 200 <= call.status < 300 else 0
+        count_call(call, spent_ppt=spent)
         self.admission.counters.leave(self.call_id, self.gates, spent_ppt=spent)
 
     def cancel(self) -> None:
@@ -143,6 +145,7 @@ class Admission:
         call_id = new_request_id()
         result = await self.counters.enter(call_id, gates, now=now)
         if isinstance(result, Refusal):
+            count_refusal(result.gate.code)
             raise refused(result)
         return Ticket(call_id, gates, result, self)
 
@@ -268,7 +271,7 @@ def refused(refusal: Refusal) -> RateLimited:
         f"Not enough points: this request sets aside up to {format_points(gate.reserve_ppt)}, "
         f"{left} of {format_points(gate.limit_ppt)} are left until {reset}."
     )
-    return RateLimited(text, code="insufficient_quota", retry_after_seconds=seconds)
+    return RateLimited(text, code=gate.code, retry_after_seconds=seconds)
 
 
 def _read_period(caller: Caller, key_id: int | None, card: RateCard, now: float) -> tuple[Period, int]:

@@ -45,6 +45,7 @@ class Budget:
     reserve_ppt: int
     ends_at: float
     used_ppt: int
+    code: str = "insufficient_quota"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from gateway.key_epochs import epoch_reader
 from gateway.portable import adapt
 from gateway.redis_gates import RedisGates
 from gateway.relay import Answer, Job, Relay, RelaySettings
+from gateway.request_log import RequestLog
 from gateway.schema import ChatRequest, Json, parse_chat_request, to_json
 from gateway.spaces import Spaces
 from gateway.ssrf import Network
@@ -78,6 +79,7 @@ class Runtime:
         self.catalog = config.catalog
         self.journal = Journal(config.data_dir / "journal", fsync=config.journal_fsync)
         self.shipper = Shipper(self.journal)
+        self.request_log = RequestLog()
         self.transport = transport or Transport()
         self.upstreams = Upstreams(config.upstreams, catalog=config.catalog, transport=self.transport)
         self.relay = Relay(upstreams=self.upstreams, transport=self.transport, log=self.journal, settings=config.relay)
@@ -101,6 +103,7 @@ class Runtime:
         self.shipper.start()
 
     async def stop(self) -> None:
+        self.request_log.flush()
         await self.upstreams.stop()
         await self.admission.stop()
         await self.transport.aclose()
