@@ -52,7 +52,8 @@ class EndpointForm(forms.ModelForm[DedicatedEndpoint]):
             url = httpx.URL(text)
         except httpx.InvalidURL:
             url = httpx.URL("")
-        if url.scheme not in PORTS or not url.host or url.userinfo or url.query or url.fragment:
+        is_plain = not (url.userinfo or url.query or url.fragment)
+        if url.scheme not in PORTS or not url.host or not is_plain or not 0 < (url.port or 1) < 65_536:
             raise forms.ValidationError(
                 gettext("Enter an http or https address without a user name, a query or a fragment.")
             )

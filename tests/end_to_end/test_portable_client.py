@@ -61,6 +61,21 @@ def test_what_was_changed_is_named(client: openai.OpenAI) -> None:
     )
 
 
+def test_a_key_can_be_set_so_and_a_request_can_say_otherwise(
+    client: openai.OpenAI, demo_installation: Installation
+) -> None:
+    secret = demo_installation.run_python(
+        "import django; django.setup()\nfrom accounts.keys import KeyTerms, issue_key\n"
+        "from accounts.models import Team\nterms = KeyTerms(portable=True)\n"
+        "print(issue_key(team=Team.objects.first(), created_by=None, name='portable', terms=terms).secret)"
+    ).strip()
+    portable = client.with_options(api_key=secret)
+    raw = portable.chat.completions.with_raw_response.create(model="GLM-5.3-Flash", **AWKWARD)
+    assert raw.headers["x-adapted"] == "developer->system, max_completion_tokens->max_tokens"
+    with pytest.raises(openai.UnprocessableEntityError):
+        portable.chat.completions.create(model="GLM-5.3-Flash", extra_headers={"x-portable": "0"}, **AWKWARD)
+
+
 def test_without_the_header_the_backend_judges_the_request_as_it_is(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
         client.chat.completions.create(model="Qwen3.8-27B", **AWKWARD)

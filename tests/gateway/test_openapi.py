@@ -29,7 +29,7 @@ def takes(described: dict[str, Any], value: Any) -> bool:
     """As much of JSON Schema as the description uses."""
     if "anyOf" in described:
         return any(takes(one, value) for one in described["anyOf"])
-    kinds = {
+    kinds: dict[str, Any] = {
         "string": str, "boolean": bool, "object": dict, "array": list, "null": type(None), "integer": int,
         "number": (int, float),
     }  # fmt: skip
