@@ -29,6 +29,7 @@ class Seen:
     plan: Plan
     request_id: str
     ended: bool
+    status: int = 0
 
 
 def mixed_plans(models: Iterable[str], *, count: int, leaving: int, seed: int = 20261129) -> list[Plan]:
@@ -58,16 +59,17 @@ async def run(plans: list[Plan], *, url: str, secret: str, at_once: int) -> list
 
         async def one(plan: Plan) -> Seen:
             async with gate:
-                return await _perform(client, plan)
+                return await perform(client, plan)
 
         return await asyncio.gather(*(one(plan) for plan in plans))
 
 
-async def _perform(client: httpx.AsyncClient, plan: Plan) -> Seen:
+async def perform(client: httpx.AsyncClient, plan: Plan, *, url: str = "") -> Seen:
     body = {"model": plan.model, "messages": [{"role": "user", "content": plan.prompt}], "stream": plan.stream}
-    request_id, ended = "", False
+    request_id, ended, status = "", False, 0
     try:
-        async with client.stream("POST", "/v1/chat/completions", json=body) as response:
+        async with client.stream("POST", f"{url}/v1/chat/completions", json=body) as response:
+            status = response.status_code
             request_id = response.headers.get("x-request-id", "").replace("-", "")
             if not plan.stream:
                 await response.aread()
@@ -76,7 +78,7 @@ async def _perform(client: httpx.AsyncClient, plan: Plan) -> Seen:
                 ended = await _read_stream(response, plan)
     except httpx.HTTPError:
         ended = False
-    return Seen(plan, request_id, ended)
+    return Seen(plan, request_id, ended, status)
 
 
 async def _read_stream(response: httpx.Response, plan: Plan) -> bool:

@@ -1,0 +1,157 @@
+"""An installation of three web processes and two workers on PostgreSQL and Redis, and the ways to hurt it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import celery
+import psycopg
+import redis
+
+from tests.installation import Installation, WebProcess, installation
+from tests.services import free_port, postgresql_server, redis_server, wait_until
+
+NO_LIMITS = {
+    "RATE_LIMIT_KEY_RPM": "0",
+    "RATE_LIMIT_IP_RPM": "0",
+    "RATE_LIMIT_KEY_CONCURRENCY": "0",
+    "TEAM_POINTS_LIMIT": "0",
+}
+
+
+class Site:
+    """What runs, and what can be done to it; each fault leaves everything running again."""
+
+    def __init__(self, installed: Installation, folder: Path, *, database_url: str, redis_port: int) -> None:
+        self.installed = installed
+        self.database_url = database_url
+        self.webs: list[WebProcess] = []
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self._folder = folder
+        self._redis_port = redis_port
+        self._redis = ExitStack()
+        self.start_redis()
+
+    @property
+    def redis_url(self) -> str:
+        return f"redis://127.0.0.1:{self._redis_port}/0"
+
+    def start_redis(self) -> None:
+        self._redis.enter_context(redis_server(self._folder, port=self._redis_port))
+
+    def stop_redis(self) -> None:
+        self._redis.close()
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.database_url) as connection:
+            return connection.execute(sql.encode()).fetchall()
+
+    # -- faults -----------------------------------------------------------------------------------
+
+    def kill_a_web_process(self, chance: random.Random) -> None:
+        victim = self.webs.pop(chance.randrange(len(self.webs)))
+        victim.process.send_signal(signal.SIGKILL)
+        victim.process.wait()
+        self.webs.append(self.installed.start_web())
+
+    def kill_a_worker(self, chance: random.Random) -> None:
+        victim = self.workers.pop(chance.randrange(len(self.workers)))
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+        self.workers.append(self.installed.start_worker())
+
+    def restart_redis(self, chance: random.Random) -> None:
+        self.stop_redis()
+        time.sleep(chance.uniform(0.5, 2.5))
+        self.start_redis()
+
+    def black_hole_redis(self, chance: random.Random) -> None:
+        """It takes connections and says nothing."""
+        with redis.Redis.from_url(self.redis_url) as client:
+            pid = int(client.info()["process_id"])
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            time.sleep(chance.uniform(1, 4))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def flush_redis(self, chance: random.Random) -> None:
+        with redis.Redis.from_url(self.redis_url) as client:
+            client.flushall()
+
+    def restart_postgresql(self, chance: random.Random) -> None:
+        """A backend that dies makes the server drop every connection and start again from its log."""
+        with psycopg.connect(self.database_url) as connection:
+            os.kill(connection.info.backend_pid, signal.SIGKILL)
+        wait_until(self._database_answers, what="PostgreSQL coming back")
+
+    def deliver_tasks_twice(self, chance: random.Random) -> None:
+        with celery.Celery(broker=self.redis_url) as broker:
+            for _ in range(chance.randint(4, 12)):
+                broker.send_task("billing.rate_unrated")
+
+    def _database_answers(self) -> bool:
+        try:
+            return bool(self.rows("select 1"))
+        except psycopg.OperationalError:
+            return False
+
+    @property
+    def faults(self) -> list[Callable[[random.Random], None]]:
+        return [
+            self.kill_a_web_process,
+            self.kill_a_worker,
+            self.restart_redis,
+            self.black_hole_redis,
+            self.flush_redis,
+            self.restart_postgresql,
+            self.deliver_tasks_twice,
+        ]
+
+    # -- afterwards -------------------------------------------------------------------------------
+
+    def wait_until_settled(self, *, seconds: float = 90) -> None:
+        wait_until(lambda: not self._abandoned(), what="adoption of the dead processes' journals", seconds=seconds)
+        # The living still ship for a moment.
+        wait_until(self._journals_are_empty, what="every journal shipped", seconds=seconds)
+        unrated = "select count(*) from billing_usagerecord where rated_at is null"
+        wait_until(lambda: self.rows(unrated) == [(0,)], what="every record rated", seconds=seconds)
+
+    def _abandoned(self) -> list[Path]:
+        living = {str(web.process.pid) for web in self.webs}
+        return [path for path in self._segments() if path.name.split("-")[1] not in living]
+
+    def _segments(self) -> list[Path]:
+        return list((self.installed.folder / "var" / "journal").glob("*.journal"))
+
+    def _journals_are_empty(self) -> bool:
+        """No request is in the journals that the database does not have."""
+        ids = {line[11:43].decode() for path in self._segments() for line in path.read_bytes().splitlines()}
+        known = {row[0].hex for row in self.rows("select id from billing_usagerecord")}
+        return ids <= known
+
+
+@contextmanager
+def site(folder: Path, **environment: str) -> Iterator[Site]:
+    port = free_port()
+    database, memory, product = folder / "database", folder / "redis", folder / "product"
+    for path in (database, memory, product):
+        path.mkdir()
+    with postgresql_server(database) as database_url:
+        variables = NO_LIMITS | {"DATABASE_URL": database_url, "REDIS_URL": f"redis://127.0.0.1:{port}/0"} | environment
+        with ExitStack() as stack:
+            with redis_server(memory, port=port):
+                installed = stack.enter_context(installation(product, **variables))
+            made = Site(installed, memory, database_url=database_url, redis_port=port)
+            stack.callback(made.stop_redis)
+            made.webs = [installed.start_web() for _ in range(3)]
+            made.workers = [installed.start_worker() for _ in range(2)]
+            yield made
