@@ -18,8 +18,10 @@ from asgiref.sync import iscoroutinefunction
 from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 
+from accounts.key_epoch import NotTold
 from accounts.middleware import aload
 from accounts.rights import Right, require
 
@@ -71,7 +73,10 @@ def _marked(view: View, access: str, refuse: Callable[[HttpRequest], HttpRespons
 def _sync(view: View, refuse: Callable[[HttpRequest], HttpResponseBase | None]) -> View:
     @wraps(view)
     def wrapper(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
-        return _varying(refuse(request) or view(request, *args, **kwargs))
+        try:
+            return _varying(refuse(request) or view(request, *args, **kwargs))
+        except NotTold:
+            return render(request, "accounts/not_told.html", status=503)
 
     return wrapper
 
@@ -80,7 +85,10 @@ def _async(view: View, refuse: Callable[[HttpRequest], HttpResponseBase | None])
     @wraps(view)
     async def wrapper(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
         await aload(request)
-        return _varying(refuse(request) or await _awaited(view(request, *args, **kwargs)))
+        try:
+            return _varying(refuse(request) or await _awaited(view(request, *args, **kwargs)))
+        except NotTold:
+            return render(request, "accounts/not_told.html", status=503)
 
     return wrapper
 

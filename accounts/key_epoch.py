@@ -21,15 +21,21 @@ REDIS_NAME = "tf:key-epoch"
 SIZE = 8
 
 
+class NotTold(Exception):
+    """The change stands, but Redis could not be reached: processes that still reach it may not have heard."""
+
+
 def bump() -> None:
     """Make every process reload what it knows of keys. Call after the change is committed.
 
-    Raises RedisError where other processes cannot be told: the change stands, but whoever made it must not be
-    shown that it binds everywhere.
+    Raises NotTold: whoever made the change must not be shown that it binds everywhere.
     """
     _file()[:SIZE] = secrets.token_bytes(SIZE)
     if settings.REDIS_URL:
-        _redis().set(REDIS_NAME, fresh())
+        try:
+            _redis().set(REDIS_NAME, fresh())
+        except (redis.RedisError, OSError) as error:
+            raise NotTold from error
 
 
 def fresh() -> str:

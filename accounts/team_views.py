@@ -77,7 +77,7 @@ def set_role(request: TeamRequest, membership_id: int) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove(request: TeamRequest, membership_id: int) -> HttpResponse:
     other = _other(request, membership_id)
-    form = LeaverForm(request.POST or None)
+    form = LeaverForm(request.POST if request.method == "POST" else None)
     if request.method != "POST" or not form.is_valid():
         return render(request, "accounts/remove_member.html", _leaver_context(other, form))
     try:
@@ -92,7 +92,7 @@ def remove(request: TeamRequest, membership_id: int) -> HttpResponse:
 @team_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def leave(request: TeamRequest) -> HttpResponse:
-    form = LeaverForm(request.POST or None)
+    form = LeaverForm(request.POST if request.method == "POST" else None)
     context = _leaver_context(request.membership, form) | {"leaving": True}
     if request.method != "POST" or not form.is_valid():
         return render(request, "accounts/remove_member.html", context)

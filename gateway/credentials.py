@@ -23,6 +23,7 @@ from gateway.caller import Caller
 from gateway.errors import Forbidden, Unauthorized
 
 MAX_CACHED_KEYS = 200_000
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 NO_CREDENTIAL = "Missing credentials. Send an API key as Authorization: Bearer rc-…"
 BAD_KEY = "Invalid API key"
 
@@ -115,6 +116,7 @@ def _session_caller(scope: dict[str, Any]) -> Caller:
     from django.contrib.sessions.middleware import SessionMiddleware
     from django.middleware.csrf import CsrfViewMiddleware
 
+    from accounts.rights import Right, may
     from accounts.teams import current_membership
 
     request = ASGIRequest({**scope, "root_path": ""}, BytesIO())
@@ -131,6 +133,8 @@ def _session_caller(scope: dict[str, Any]) -> Caller:
         membership = current_membership(request)
         if membership is None:
             raise Forbidden("You belong to no team.")
+        if request.method not in SAFE_METHODS and not may(membership, Right.USE_MODELS):
+            raise Forbidden("Your role in the team is to read: it cannot use the models.")
         return caller_of_person(team=membership.team, user=membership.user, source=Source.API)
     finally:
         close_old_connections()

@@ -20,7 +20,8 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import get_language, gettext
 from django.views.decorators.http import require_GET, require_POST
 
-from accounts.access import team_required
+from accounts.access import right_required, team_required
+from accounts.rights import Right
 from gateway.catalog import Model, unknown_model
 from playground import conversations as chats
 from playground import generation
@@ -105,7 +106,7 @@ def code(request: PersonRequest) -> HttpResponse:
 # -- asking ------------------------------------------------------------------------------------
 
 
-@team_required
+@right_required(Right.USE_MODELS)
 @require_POST
 async def send(request: PersonRequest) -> HttpResponse:
     form = MessageForm(request.POST, models=chat_models(request))
@@ -122,7 +123,7 @@ async def send(request: PersonRequest) -> HttpResponse:
     )
 
 
-@team_required
+@right_required(Right.USE_MODELS)
 @require_POST
 async def answer_again(request: PersonRequest, conversation_id: uuid.UUID) -> HttpResponse:
     conversation = await sync_to_async(_own)(request, conversation_id)

@@ -130,4 +130,4 @@ def test_of_two_processes_that_race_one_makes_the_owner(tmp_path: Path) -> None:
         assert sorted(racer.communicate()[0] for racer in racers) == ["made\n", "none\n"]
     with closing(sqlite3.connect(tmp_path / "token-factory.sqlite3")) as database:
         for table in ("accounts_user", "accounts_team", "accounts_membership", "accounts_apikey"):
-            assert database.execute(f"SELECT count(*) FROM {table}").fetchone() == (1,)  # noqa: S608 - names from above
+            assert database.execute(f"SELECT count(*) FROM {table}").fetchone() == (1,)

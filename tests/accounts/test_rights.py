@@ -64,9 +64,7 @@ def test_manageable_keys_are_those_of_the_row_and_never_another_teams(
     issue_key(team=make_team(name="Elsewhere"), created_by=person, name="elsewhere")
     membership = team.memberships.get(user=person)
     expected = {
-        key
-        for key, right in ((own, Right.MANAGE_OWN_KEYS), (others, Right.MANAGE_ALL_KEYS))
-        if may(membership, right)
+        key for key, right in ((own, Right.MANAGE_OWN_KEYS), (others, Right.MANAGE_ALL_KEYS)) if may(membership, right)
     }
     assert set(manageable_keys(membership)) == expected
 
@@ -81,7 +79,7 @@ def test_nobody_manages_himself_an_owner_above_him_or_another_team(
     make_person: MakePerson, make_team: MakeTeam
 ) -> None:
     owner, admin, member, stranger = (make_person() for _ in range(4))
-    team = make_team(owner=owner, admin=admin, member=member)
+    make_team(owner=owner, admin=admin, member=member)
     make_team(name="Elsewhere", member=stranger)
     of = {person: person.memberships.exclude(team__personal_of=person).get() for person in (owner, admin, member)}
     allowed = {(one, other) for one in of for other in of if may_manage(of[one], of[other])}

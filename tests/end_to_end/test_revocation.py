@@ -1,0 +1,142 @@
+"""What is done to a key binds the very next request in every web process, with Redis and without it."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.installation import Installation, WebProcess, installation
+from tests.services import redis_server
+
+PROCESSES = 3
+
+
+class Site:
+    """Three web processes of one installation, and a browser signed in at the first."""
+
+    def __init__(self, installed: Installation, webs: list[WebProcess], redis: ExitStack) -> None:
+        self.installed = installed
+        self.webs = webs
+        self.stop_redis = redis.close
+        self.browser = httpx.Client(base_url=webs[0].url, timeout=20)
+        self.browser.get("/accounts/login/")
+        answer = self.post("/accounts/login/", login=installed.email, password=installed.password)
+        assert answer.status_code == 302
+
+    def post(self, path: str, **form: str) -> httpx.Response:
+        token = self.browser.cookies["tf_csrf"]
+        return self.browser.post(
+            path, data={**form, "csrfmiddlewaretoken": token}, headers={"Origin": self.webs[0].url}
+        )
+
+    def new_key(self, **terms: str) -> tuple[str, str]:
+        """Its address and its secret."""
+        page = self.post("/keys/new/", name="batch", **terms).text
+        (secret,) = set(re.findall(r"rc-[0-9a-f]{48}", page))
+        newest = max(int(number) for number in re.findall(r"/keys/(\d+)/", self.browser.get("/keys/").text))
+        return f"/keys/{newest}/", secret
+
+    def statuses(self, secret: str) -> list[int]:
+        """What each process answers to the next request with this secret."""
+        headers = {"Authorization": f"Bearer {secret}"}
+        return [httpx.get(f"{web.url}/v1/models", headers=headers, timeout=20).status_code for web in self.webs]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder: Path = tmp_path_factory.mktemp("revocation")
+    with ExitStack() as stack, ExitStack() as redis:
+        url = redis.enter_context(redis_server(folder))
+        limits = {"RATE_LIMIT_KEY_RPM": "0", "RATE_LIMIT_IP_RPM": "0"}
+        installed = stack.enter_context(installation(folder, REDIS_URL=url, **limits))
+        installed.environment["DEMO_URL"] = installed.start_demo("--pace-seconds", "0")
+        webs = [installed.start_web() for _ in range(PROCESSES)]
+        site = Site(installed, webs, redis)
+        stack.callback(site.browser.close)
+        yield site
+
+
+def test_a_revoked_key_is_refused_at_the_next_request_in_each_process(site: Site) -> None:
+    address, secret = site.new_key()
+    assert site.statuses(secret) == [200, 200, 200]
+    assert site.post(f"{address}revoke/").status_code == 302
+    assert site.statuses(secret) == [401, 401, 401]
+
+
+def test_disabling_and_enabling_bind_at_once(site: Site) -> None:
+    address, secret = site.new_key()
+    assert site.statuses(secret) == [200, 200, 200]
+    site.post(f"{address}disable/")
+    assert site.statuses(secret) == [401, 401, 401]
+    site.post(f"{address}enable/")
+    assert site.statuses(secret) == [200, 200, 200]
+
+
+def test_rotation_binds_at_once_and_keeps_the_old_secret_in_its_grace(site: Site) -> None:
+    address, first = site.new_key()
+    (second,) = set(re.findall(r"rc-[0-9a-f]{48}", site.post(f"{address}rotate/", grace="3600").text))
+    assert site.statuses(first) == site.statuses(second) == [200, 200, 200]
+    (third,) = set(re.findall(r"rc-[0-9a-f]{48}", site.post(f"{address}rotate/", grace="0").text))
+    assert [site.statuses(secret) for secret in (first, second, third)] == [[401] * 3, [401] * 3, [200] * 3]
+
+
+def test_a_narrower_scope_binds_at_once(site: Site) -> None:
+    address, secret = site.new_key()
+    assert site.statuses(secret) == [200, 200, 200]
+    site.post(f"{address}change/", name="batch", networks="192.0.2.0/24")
+    assert site.statuses(secret) == [403, 403, 403]
+    site.post(f"{address}change/", name="batch", networks="127.0.0.0/8")
+    assert site.statuses(secret) == [200, 200, 200]
+
+
+def test_under_load_of_three_processes_no_request_begun_after_the_answer_is_let_in(site: Site) -> None:
+    address, secret = site.new_key()
+    revoked = threading.Event()
+    enough = [threading.Event() for _ in site.webs]
+    wrong: list[int] = []
+
+    def call(web: WebProcess, warm: threading.Event) -> None:
+        headers = {"Authorization": f"Bearer {secret}"}
+        with httpx.Client(base_url=web.url, headers=headers, timeout=20) as client:
+            for number in range(10_000):
+                begun_after = revoked.is_set()
+                status = client.get("/v1/models").status_code
+                if begun_after:
+                    wrong.extend([status] if status != 401 else [])
+                    return
+                assert status in {200, 401}
+                if number == 20:
+                    warm.set()
+
+    callers = [
+        threading.Thread(target=call, args=(web, warm))
+        for web, warm in zip(site.webs, enough, strict=True)
+        for _ in "ab"
+    ]
+    for caller in callers:
+        caller.start()
+    for warm in enough:
+        assert warm.wait(60)
+    assert site.post(f"{address}revoke/").status_code == 302
+    revoked.set()
+    for caller in callers:
+        caller.join(60)
+    assert wrong == []
+    assert site.statuses(secret) == [401, 401, 401]
+
+
+def test_without_redis_keys_are_read_from_the_database(site: Site) -> None:
+    """The last of the module: Redis does not come back."""
+    address, secret = site.new_key()
+    assert site.statuses(secret) == [200, 200, 200]
+    site.stop_redis()
+    assert site.statuses(secret) == [200, 200, 200]
+    answer = site.post(f"{address}revoke/")
+    assert (answer.status_code, "could not be told" in answer.text) == (503, True)
+    assert site.statuses(secret) == [401, 401, 401]
