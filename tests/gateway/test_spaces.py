@@ -299,6 +299,36 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_ends_the_call_too(site: 
     assert site.mirror.seen[0].cut
 
 
+def test_many_streams_that_are_left_leave_no_connection_behind(site: Site) -> None:
+    async def endless(line: Line, seen: Seen) -> None:
+        await line.read_body(seen)
+        await line.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {}\n\n")
+        await line.until_hangup()
+        raise ConnectionResetError
+
+    site.mirror.scripts += [endless] * 60 + [says(OK)]
+    before = _open_files(site)
+    head = f"POST /spaces/own/v1/x HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {site.installed.secret}\r\n"
+    clients = [socket.create_connection(("127.0.0.1", site.web.port)) for _ in range(60)]
+    for number, client in enumerate(clients):
+        client.sendall(f"{head}content-length: 2\r\n\r\n{{}}".encode())
+        if number % 2:
+            # Every other one has seen the answer begin.
+            client.recv(65536)
+    wait_until(lambda: len(site.mirror.seen) == 60, what="60 requests at the team's server")
+    for client in clients:
+        client.close()
+    for _ in clients:
+        assert site.mirror.hangups.acquire(timeout=10)
+    with site.client as left:
+        assert left.get("/spaces/own/v1/x").content == b"{}"
+    wait_until(lambda: _open_files(site) <= before + 2, what="all connections closed")
+
+
+def _open_files(site: Site) -> int:
+    return len(list(Path(f"/proc/{site.web.process.pid}/fd").iterdir()))
+
+
 def test_an_answer_that_breaks_off_breaks_off_for_the_client(site: Site) -> None:
     site.mirror.scripts.append(
         says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n", then_close=True)
