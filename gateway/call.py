@@ -58,9 +58,12 @@ timestamp = _Clock().text
 
 
 def _keepable(usage: Any) -> Any:
+    if not isinstance(usage, dict | list):
+        # A bare word is no usage, and SQLite would refuse the record with it.
+        return None
     try:
         # In a list, as deep as it will be inside the record.
-        return usage if usage is None or len(orjson.dumps([usage])) <= MAX_USAGE_BYTES else None
+        return usage if len(orjson.dumps([usage])) <= MAX_USAGE_BYTES else None
     except TypeError:
         # Nested too deeply to be written: the record must be, whatever a backend sends.
         return None

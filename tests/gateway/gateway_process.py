@@ -33,7 +33,8 @@ name = "plain"
 base_url = "{fake}/v1/"
 api_key_env = "FAKE_UPSTREAM_KEY"
 models = [
-    "{MODEL}", "{IMAGES}", "Qwen/Qwen3-30B-A3B-FP8", "MinerU2.5-Pro", {{ id = "{RENAMED}", served_as = "qwen-inside" }},
+    "{MODEL}", "{IMAGES}", "Qwen/Qwen3-30B-A3B-FP8", {{ id = "{RENAMED}", served_as = "qwen-inside" }},
+    {{ id = "MinerU2.5-Pro", served_as = "mineru-inside" }}, "OmniVoice", {{ id = "d3", served_as = "d3-inside" }},
 ]
 
 [[upstream]]

@@ -15,7 +15,8 @@ def test_the_list_is_what_is_configured_or_found_in_the_catalogs_order(gateway: 
     document = gateway.http.get(path).json()
     assert document["object"] == "list"
     assert [model["id"] for model in document["data"]] == [
-        MODEL, IMAGES, RENAMED, ENGINE, DEAD, REPLICATED, "MinerU2.5-Pro", "Qwen/Qwen3-30B-A3B-FP8", "mystery-model",
+        MODEL, IMAGES, RENAMED, ENGINE, DEAD, REPLICATED, "MinerU2.5-Pro", "OmniVoice", "d3",
+        "Qwen/Qwen3-30B-A3B-FP8", "mystery-model",
     ]  # fmt: skip
 
 
