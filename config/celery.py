@@ -29,7 +29,8 @@ def configure() -> None:
         worker_hijack_root_logger=False,
         worker_pool="solo",
         timezone="UTC",
-        beat_schedule_filename=str(settings.DATA_DIR / "beat-schedule"),
+        # Kept in memory: a file of when what was sent last is damaged by a kill and locked by a second beat.
+        beat_scheduler="celery.beat:Scheduler",
         beat_schedule={
             "rate-unrated-records": {"task": "billing.rate_unrated", "schedule": 5.0, "options": {"expires": 5}},
         },

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 from config.server import listen
-from tests.services import wait_until
+from tests.services import START_SECONDS, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -70,15 +70,18 @@ class Installation:
         rows: list[list[Any]] = json.loads(self.run_python(code))
         return rows
 
-    def start_web(self, *, environment: Mapping[str, str] | None = None, prelude: str = "") -> WebProcess:
-        """`prelude` is code that the process runs before it serves."""
+    def start_web(
+        self, *, environment: Mapping[str, str] | None = None, prelude: str = "", seconds: float = START_SECONDS
+    ) -> WebProcess:
+        """`prelude` is code that the process runs before it serves; `seconds` is how long it may take to."""
         program = ["-c", f"{prelude}\nfrom config.server import main\nmain()"] if prelude else ["-m", "config.server"]
         sock = listen("127.0.0.1", 0)
         fd = sock.fileno()
         process = self._start(*program, "--fd", str(fd), log="web.log", fds=[fd], environment=environment)
         web = WebProcess(process, sock.getsockname()[1])
         sock.close()
-        wait_until(lambda: process.poll() is not None or web.is_up(), what="the web process answering")
+        up = "the web process answering"
+        wait_until(lambda: process.poll() is not None or web.is_up(), what=up, seconds=seconds)
         assert process.poll() is None, (self.folder / "web.log").read_text()
         return web
 

@@ -60,7 +60,8 @@ class Site:
         victim = self.webs.pop(chance.randrange(len(self.webs)))
         victim.process.send_signal(signal.SIGKILL)
         victim.process.wait()
-        self.webs.append(self.installed.start_web())
+        # It has to share the machine with all the traffic.
+        self.webs.append(self.installed.start_web(seconds=120))
 
     def kill_a_worker(self, chance: random.Random) -> None:
         victim = self.workers.pop(chance.randrange(len(self.workers)))
@@ -118,7 +119,7 @@ class Site:
 
     # -- afterwards -------------------------------------------------------------------------------
 
-    def wait_until_settled(self, *, seconds: float = 90) -> None:
+    def wait_until_settled(self, *, seconds: float = 180) -> None:
         wait_until(lambda: not self._abandoned(), what="adoption of the dead processes' journals", seconds=seconds)
         # The living still ship for a moment.
         wait_until(self._journals_are_empty, what="every journal shipped", seconds=seconds)

@@ -30,7 +30,7 @@ from tests.end_to_end.traffic import PATIENCE_SECONDS, Plan, Seen, perform
 REQUESTS = int(os.environ.get("FAULTS_REQUESTS", "1500"))
 SEED = int(os.environ.get("FAULTS_SEED", "20261129"))
 ROUNDS = max(1, min(8, REQUESTS // 2_500))
-AT_ONCE = 16
+AT_ONCE = 10
 LEAVING = 0.1
 
 type Record = tuple[str, str, int, int, int, int, bool, int]
