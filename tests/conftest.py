@@ -6,8 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 from django.utils import translation
+from hypothesis import HealthCheck, settings
 
 from tests.installation import Installation, installation
+
+# A busy machine makes an example slow, never wrong.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)

@@ -259,6 +259,22 @@ def test_headers_arrive_as_they_were_sent_and_those_before_the_answer_do_not(run
     run(scenario())
 
 
+def test_the_answer_to_head_has_no_body_whatever_its_head_says(run: Run, upstream: FakeUpstream) -> None:
+    upstream.then(replies.raw(replies.head(content_length="500", x_a="1")), OK)
+
+    async def scenario() -> None:
+        async with transport() as client:
+            request = post(upstream)
+            request.method = "HEAD"
+            response = await client.handle_async_request(request)
+            assert (response.status_code, response.headers["x-a"]) == (200, "1")
+            assert [piece async for piece in response.stream] == []
+            await response.stream.aclose()
+            assert await fetch(client, post(upstream)) == (200, b"fine")
+
+    run(scenario())
+
+
 def test_a_large_request_arrives_whole(run: Run, upstream: FakeUpstream) -> None:
     body = bytes(range(256)) * 40_000
     upstream.then(OK)
