@@ -20,8 +20,8 @@ def is_json_error(response: httpx.Response) -> bool:
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1", "/v1/", "/v1/nothing", "/v1/chat", "/v1/chat/completions/", "/v1/models/", "/api/v1/nothing", "/v1/%2e%2e/admin",
-     "/v1/é", "/v1//models", "/v1/v1/models", "/v1/chat/completions%00", "/api/nothing", "/api/v1"],
+    ["/v1", "/v1/", "/v1/nothing", "/v1/chat", "/v1/chat/completions/", "/v1/models/", "/api/v1/nothing",
+     "/v1/%2e%2e/admin", "/v1/é", "/v1//models", "/v1/v1/models", "/v1/chat/completions%00", "/api/nothing", "/api/v1"],
 )  # fmt: skip
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 def test_unknown_paths_are_a_json_404(gateway: GatewayProcess, path: str, method: str) -> None:
