@@ -59,10 +59,10 @@ class Site:
 
     def get(self, path: str, *, secret: str | None = None, **options: Any) -> httpx.Response:
         headers = {"authorization": f"Bearer {secret or self.installed.secret}"}
-        return httpx.get(f"{self.web.url}{path}", headers=headers, **options)
+        return httpx.get(f"{self.web.url}{path}", headers=headers, timeout=60, **options)
 
     def post(self, path: str, *, secret: str, **options: Any) -> httpx.Response:
-        return httpx.post(f"{self.web.url}{path}", headers={"authorization": f"Bearer {secret}"}, **options)
+        return httpx.post(f"{self.web.url}{path}", headers={"authorization": f"Bearer {secret}"}, timeout=60, **options)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def test_csv_is_the_same_report(site: Site) -> None:
 
 
 def test_the_same_csv_as_the_pages_export(site: Site) -> None:
-    with httpx.Client(base_url=site.web.url) as browser:
+    with httpx.Client(base_url=site.web.url, timeout=60) as browser:
         page = browser.get("/accounts/login/")
         form = {"login": site.installed.email, "password": site.installed.password}
         browser.post("/accounts/login/", data=form | {"csrfmiddlewaretoken": browser.cookies["tf_csrf"]})
@@ -226,7 +226,7 @@ def test_a_key_rotates_itself(site: Site) -> None:
 
 
 def test_a_session_cannot_rotate_and_needs_the_token_for_posts(site: Site) -> None:
-    with httpx.Client(base_url=site.web.url) as browser:
+    with httpx.Client(base_url=site.web.url, timeout=60) as browser:
         browser.get("/accounts/login/")
         form = {"login": site.installed.email, "password": site.installed.password}
         browser.post("/accounts/login/", data=form | {"csrfmiddlewaretoken": browser.cookies["tf_csrf"]})

@@ -58,7 +58,9 @@ class Site:
 
     @property
     def client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.web.url, headers={"authorization": f"Bearer {self.installed.secret}"})
+        return httpx.Client(
+            base_url=self.web.url, headers={"authorization": f"Bearer {self.installed.secret}"}, timeout=60
+        )
 
     def records(self, request_id: str) -> list[list[Any]]:
         # Read at once: a process of Django's own for every look would be most of the tests' time.
