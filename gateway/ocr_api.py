@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from billing.models import Outcome
+from gateway import mineru
 from gateway.admission import Expected
 from gateway.call import Call
 from gateway.caller import Caller
@@ -23,7 +24,7 @@ from gateway.ocr_schema import MAX_DOCUMENT_BYTES, OcrRequest, parse_ocr_request
 from gateway.relay import Answer, Job
 from gateway.schema import Json, parse_json_object, to_json
 from gateway.ssrf import PUBLIC_ONLY, fetch
-from gateway.upstreams import Upstream
+from gateway.upstreams import Kind, Upstream
 from gateway.usage import count
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ async def ocr(runtime: Runtime, document: Json, *, caller: Caller) -> tuple[str,
 
 def ocr_job(ocr: OcrRequest) -> Job:
     def body(upstream: Upstream) -> bytes:
+        if upstream.kind is Kind.MINERU:
+            return mineru.form(ocr, backend=upstream.served_as[ocr.model])
         return to_json(ocr.body(model=upstream.served_as[ocr.model]))
 
     return Job(model=ocr.model, endpoint=Endpoint.OCR, body=body, called=Endpoint.OCR)
@@ -116,7 +119,7 @@ async def _read(answer: Answer, ocr: OcrRequest) -> Json:
     if ocr.document.is_remote:
         await _fetch(answer.call, ocr)
     async with answer:
-        document = _object(await answer.read())
+        document = _object(await answer.read(), ocr)
         document["model"] = ocr.model
         _meter(answer.call, document)
         answer.complete(bytes_out=len(orjson.dumps(document)))
@@ -144,13 +147,15 @@ def _recorded(call: Call) -> Iterator[None]:
         raise
 
 
-def _object(body: bytes) -> Json:
+def _object(body: bytes, ocr: OcrRequest) -> Json:
     try:
         document = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        if isinstance(document, dict) and "results" in document:
+            document = mineru.ocr_answer(document, ocr)
+    except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise UpstreamUnavailable("The model server's answer was not a JSON object.")
+        raise UpstreamUnavailable("The model server's answer was not a JSON object of pages.")
     return document
 
 

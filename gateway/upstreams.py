@@ -22,6 +22,7 @@ import orjson
 
 from gateway.catalog import Catalog, Endpoint, Model
 from gateway.errors import CallError, UpstreamSaturated, UpstreamUnavailable
+from gateway.mineru import CONTENT_TYPE as MINERU_CONTENT_TYPE
 
 log = logging.getLogger("gateway.upstreams")
 
@@ -41,11 +42,12 @@ class Kind(StrEnum):
     VLLM = "vllm"
     SGLANG = "sglang"
     DEMO = "demo"
+    MINERU = "mineru"
 
     @property
     def counts_as_it_goes(self) -> bool:
         """Reports usage on every chunk when asked, so a stream cut short is still counted exactly."""
-        return self is not Kind.OPENAI
+        return self not in (Kind.OPENAI, Kind.MINERU)
 
     @property
     def stops_with_client(self) -> bool:
@@ -85,6 +87,9 @@ class Upstream:
         }
         self._models_url = base.copy_with(path=f"{base.path.rstrip('/')}/models")
         self._headers = [(b"host", base.netloc), (b"content-type", b"application/json")]
+        if self.kind is Kind.MINERU:
+            self._urls[Endpoint.OCR] = base.copy_with(path=f"{base.path.rstrip('/')}/file_parse")
+            self._headers[1] = (b"content-type", MINERU_CONTENT_TYPE.encode("ascii"))
         if self.api_key:
             self._headers.append((b"authorization", b"Bearer " + self.api_key.encode("latin-1")))
 
@@ -302,6 +307,8 @@ def _read_entry(entry: Mapping[str, Any], where: str) -> Upstream:
     if variable and variable not in os.environ:
         raise UpstreamsError(f"{where}: the environment has no {variable}")
     served_as = dict(_read_model(model, where) for model in entry.get("models", []))
+    if kind == Kind.MINERU and not served_as:
+        raise UpstreamsError(f"{where}: kind mineru needs models: it has no list of its own")
     return Upstream(
         name=entry["name"],
         base_url=entry["base_url"],

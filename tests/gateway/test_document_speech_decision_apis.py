@@ -51,6 +51,16 @@ def test_a_document_is_read_under_the_servers_own_name_of_the_model(
     assert (record["pages"], record["estimated"], record["usage"]) == (2, 0, READ["usage_info"])
 
 
+def test_the_answer_of_mineru_itself(gateway: GatewayProcess, upstream: FakeUpstream) -> None:
+    blocks = '[{"type": "text", "text": "Hello", "page_idx": 0}]'
+    result = {"content_list": blocks, "middle_json": '{"pdf_info": [{"page_size": [612, 792]}]}'}
+    upstream.then(replies.answer({"results": {"document": result}}), replies.answer({"results": {"document": {}}}))
+    response = read(gateway)
+    assert response.json()["pages"][0]["markdown"] == "Hello"
+    assert gateway.record(response)["pages"] == 1
+    assert read(gateway).status_code == 502
+
+
 @pytest.mark.parametrize("usage", [None, {}, {"pages_processed": None}, {"pages_processed": -1}, "two"])
 def test_pages_without_a_count_are_counted_and_marked(
     gateway: GatewayProcess, upstream: FakeUpstream, usage: Any

@@ -111,7 +111,7 @@ PLAIN = NAMED + 'base_url = "http://a/v1"\n'
         (NAMED, "upstream 1: base_url is missing"),
         ('[[upstream]]\nbase_url = "http://a/v1"\n', "upstream 1: name is missing"),
         (PLAIN + "port = 3", "upstream 1: unknown field 'port'"),
-        (PLAIN + 'kind = "ollama"', "upstream 1: kind must be one of openai, vllm, sglang, demo, not 'ollama'"),
+        (PLAIN + 'kind = "ollama"', "upstream 1: kind must be one of openai, vllm, sglang, demo, mineru, not 'ollama'"),
         (PLAIN + "max_concurrency = true", "upstream 1: max_concurrency must be int"),
         (PLAIN + 'max_concurrency = "3"', "upstream 1: max_concurrency must be int"),
         (PLAIN + 'models = "m"', "upstream 1: models must be list"),
