@@ -112,7 +112,7 @@ def _shown(name: str, value: Any) -> str:
     if value is None or value in ("", []):
         return "–"
     if name == "points_limit_ppt":
-        return str(points_of(value))
+        return f"{points_of(value):f}"
     if name == "role" and value in Role:
         return str(Role(value).label)
     if isinstance(value, bool):

@@ -14,7 +14,7 @@ def ppt_of(points: Decimal | None) -> int | None:
 
 
 def points_of(ppt: int | None) -> Decimal | None:
-    """Without trailing zeros and without an exponent."""
+    """Without trailing zeros; print it with format `f`."""
     if ppt is None:
         return None
     exact = Decimal(ppt).scaleb(-PLACES).normalize()

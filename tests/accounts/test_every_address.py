@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 from django.http import HttpResponse
@@ -19,7 +19,7 @@ from accounts.models import ApiKey, Invitation, Membership, Role, Team, User
 from accounts.rights import RIGHTS, Right
 from billing.models import Outcome, Source, UsageRecord
 from gateway.models import DedicatedEndpoint
-from tests.accounts.conftest import MakePerson, MakeTeam, SignIn
+from tests.accounts.conftest import PASSWORD, MakePerson, MakeTeam, SignIn
 
 PUBLIC, SIGNED_IN = "public", "signed in"
 
@@ -169,7 +169,7 @@ def furnish(team: Team, maker: User, other: User, token: str) -> dict[str, Any]:
 
 @pytest.fixture
 def world(make_person: MakePerson, make_team: MakeTeam) -> World:
-    people = {role: make_person() for role in Role}
+    people = {role: make_person(password=PASSWORD) for role in Role}
     team = make_team(name="Research", **{role.value: person for role, person in people.items()})
     colleague, stranger = make_person(), make_person()
     Membership.objects.create(team=team, user=colleague, role=Role.VIEWER)
@@ -201,8 +201,8 @@ def open_address(client: Client, address: Address, parameters: dict[str, Any], m
     url = address_of(address, parameters)
     # Past the gate a page may lack what a serving process has: that is a 500 here, and no refusal.
     client.raise_request_exception = False
-    answer: HttpResponse = client.post(url) if method == "POST" else client.get(url)
-    return answer
+    answer: Any = client.post(url, {"role": "viewer"}) if method == "POST" else client.get(url)
+    return cast(HttpResponse, answer)
 
 
 def test_every_address_of_ours_is_in_the_table() -> None:
