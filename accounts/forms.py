@@ -64,7 +64,7 @@ class KeyForm(forms.Form):
         label=_("Models"), required=False, widget=forms.CheckboxSelectMultiple, help_text=_("None ticked: every model.")
     )
     endpoints = forms.MultipleChoiceField(
-        label=_("Endpoints"),
+        label=_("API endpoints"),
         required=False,
         choices=KeyEndpoint.choices,
         widget=forms.CheckboxSelectMultiple,
@@ -226,7 +226,9 @@ class LeaverForm(forms.Form):
 
 
 class TransferForm(forms.Form):
-    to = forms.ModelChoiceField(label=_("New owner"), queryset=Membership.objects.none())
+    to = forms.ModelChoiceField(
+        label=_("New owner"), queryset=Membership.objects.none(), empty_label=_("Choose a member")
+    )
 
     def __init__(self, *args: Any, membership: Membership, **options: Any) -> None:
         super().__init__(*args, **options)

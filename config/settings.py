@@ -9,6 +9,7 @@ import django_stubs_ext
 from django.utils.csp import CSP
 from django.utils.translation import gettext_lazy as _
 
+from config.cache import cache_from_url
 from config.databases import database_from_url
 from config.env import environment
 from config.mailers import mailer_from_url
@@ -28,6 +29,8 @@ DATABASES = {"default": database_from_url(DATABASE_URL, data_dir=DATA_DIR)}
 REDIS_URL = env.text(
     "REDIS_URL", help="redis://host:6379/0: broker and signals between processes; needed for more than one web process."
 )
+
+CACHES = {"default": cache_from_url(REDIS_URL)}
 
 # -- the site ----------------------------------------------------------------------------------
 DEBUG = env.flag("DEBUG", False, help="Django's debug pages. Never on a reachable address.")
