@@ -52,7 +52,9 @@ def _processor() -> str:
 
 
 def markdown(results: Results) -> str:
-    kind = "one quick round" if results.quick else f"medians of {len(results.rounds)} interleaved rounds"
+    count = len(results.rounds)
+    kind = f"medians of {count} interleaved rounds" if count > 1 else "one round"
+    kind = "one quick round, a look only" if results.quick else kind
     day = datetime.now(UTC).date().isoformat()
     parts = [f"Measured on {day}, {kind}: {results.machine}.", "", *_table(results), "", results.records]
     return "\n".join(parts)
