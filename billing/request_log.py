@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple, Self
 from uuid import UUID
@@ -63,12 +63,12 @@ def log_page(team_id: int, *, below: Cursor | None = None, size: int = PAGE_SIZE
     return LogPage([LoggedRequest(record, amounts.get(record.id, 0)) for record in shown], older)
 
 
-def amounts_of(record_ids: Sequence[UUID]) -> Mapping[UUID, int]:
+def amounts_of(record_ids: Sequence[UUID]) -> dict[UUID, int]:
     """What each record came to, corrections included; those that cost nothing may be absent."""
     amounts: defaultdict[UUID, int] = defaultdict(int)
     charged = Charge.objects.filter(record_id__in=record_ids).values_list("record_id", "amount_ppt")
     corrected = Correction.objects.filter(record_id__in=record_ids).values_list("record_id", "amount_delta_ppt")
-    for record_id, amount_ppt in [*charged, *corrected]:
+    for record_id, amount_ppt in charged.union(corrected, all=True):
         amounts[record_id] += amount_ppt
     return amounts
 

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import orjson
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections
-from django.db.models import Max, Sum
+from django.db.models import Max
 from django.utils import timezone, translation
 
 from accounts.audit import Actor
@@ -23,11 +23,11 @@ from accounts.keys import MAX_GRACE_SECONDS, KeyChanged, rotate_key
 from accounts.models import ApiKey, Membership, Team, User
 from billing.buckets import QUARTER, midnight
 from billing.exports import csv_chunks
-from billing.models import Charge, UsageRecord
+from billing.models import UsageRecord
 from billing.pricing import format_points
 from billing.quota import Period, period_at, rolling_start, used_ppt
 from billing.reports import Sums, UsageReport, totals_by_model, usage_totals
-from billing.request_log import records_of
+from billing.request_log import amounts_of, records_of
 from gateway.admission import Ask
 from gateway.caller import Caller
 from gateway.errors import Forbidden, InvalidRequest
@@ -212,8 +212,7 @@ def _last_request(team_id: int) -> datetime | None:
 
 def _recent(team_id: int) -> list[dict[str, Any]]:
     records = records_of(team_id).exclude(rated_at=None).order_by("-started_at", "-id").defer("usage")[:RECENT]
-    charges = Charge.objects.filter(record_id__in=[record.pk for record in records]).order_by()
-    amounts = dict(charges.values("record_id").annotate(total=Sum("amount_ppt")).values_list("record_id", "total"))
+    amounts = amounts_of([record.pk for record in records])
     return [_record(record, amounts.get(record.pk, 0)) for record in records]
 
 

@@ -6,8 +6,9 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from billing.models import Charge, UsageRecord
+from billing.models import UsageRecord
 from billing.pricing import format_points
+from billing.request_log import amounts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,5 @@ def meters_of(request_ids: Iterable[uuid.UUID | None]) -> dict[uuid.UUID, TurnMe
     """Meters by request id, in two queries; a request still on its way to the ledger is missing."""
     records = UsageRecord.objects.in_bulk([request_id for request_id in request_ids if request_id])
     rated = [record.pk for record in records.values() if record.rated_at]
-    amounts = dict.fromkeys(rated, 0)
-    for record_id, amount in Charge.objects.filter(record_id__in=rated).values_list("record_id", "amount_ppt"):
-        amounts[record_id] += amount
+    amounts = {**dict.fromkeys(rated, 0), **amounts_of(rated)}
     return {pk: TurnMeter(record, amounts.get(pk)) for pk, record in records.items()}
