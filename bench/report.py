@@ -67,13 +67,14 @@ def _table(results: Results) -> list[str]:
     rows = [head, ["---", *["---:"] * (len(head) - 1)]]
     for row in ROWS:
         medians = {name: row.median(results.rounds, name) for name in results.targets}
-        if medians[GATEWAY] is None:
+        if medians.get(GATEWAY) is None:
             continue
         shown = [_figure(medians[name], row.digits) for name in (*names, GATEWAY)]
         rows.append([row.label, *shown, *[_ratio(medians)] * len(ratio), row.must, row.aim])
     empty = ["–"] * len(names)
     blank = ["–"] * len(ratio)
-    rows.append([MEMORY_ROW, *empty, _figure(results.memory_mb, 0), *blank, "60", "25"])
+    if results.memory_mb:
+        rows.append([MEMORY_ROW, *empty, _figure(results.memory_mb, 0), *blank, "60", "25"])
     for rating in results.rating:
         # The budget is for PostgreSQL; SQLite has one writer and no budget.
         budget = ["10,000", "30,000"] if rating["database"] == "postgresql" else ["", ""]

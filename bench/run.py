@@ -142,6 +142,8 @@ def main() -> int:
     parser.add_argument("--only", choices=["gateway", "rating"], help="one of the two groups")
     parser.add_argument("--litellm", metavar="PROGRAM", help="measure LiteLLM's proxy too, e.g. .../bin/litellm")
     options = parser.parse_args()
+    if options.write and options.only:
+        parser.error("--write needs both groups")
     for number in (signal.SIGINT, signal.SIGTERM):
         # Said explicitly: a shell's background jobs begin with SIGINT ignored.
         signal.signal(number, signal.default_int_handler)
