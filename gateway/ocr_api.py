@@ -54,7 +54,7 @@ async def serve(request: Request) -> None:
     await send_answer(request.send, status=200, headers=headers, body=body)
 
 
-async def ocr(runtime: Runtime, document: Json, *, caller: Caller) -> tuple[str, Json]:
+async def read_document(runtime: Runtime, document: Json, *, caller: Caller) -> tuple[str, Json]:
     """The same in process: the request's id and the answer. Raises CallError."""
     ocr = await asyncio.to_thread(parse_ocr_request, document, find_model=runtime.upstreams.card)
     answer, _ = await runtime.begin(ocr_job(ocr), caller=caller, expected=_expected(ocr))

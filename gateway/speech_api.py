@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ async def serve(request: Request) -> None:
 
 
 async def begin_speech(runtime: Runtime, document: Json, *, caller: Caller) -> tuple[Answer, SpeechRequest]:
-    """The same in process: enter the answer, read its `pieces()` by `sound`. Raises CallError."""
+    """The same in process: enter the answer, then read its `sound`. Raises CallError."""
     speech = parse_speech_request(document, find_model=runtime.upstreams.card)
     answer, _ = await runtime.begin(speech_job(speech), caller=caller, expected=_expected(speech))
     return answer, speech
@@ -59,9 +60,17 @@ def content_type(answer: Answer, speech: SpeechRequest) -> bytes:
     return answer.header(b"content-type") or speech.content_type
 
 
-async def _serve(answer: Answer, speech: SpeechRequest, ticket: Ticket, send: Send) -> None:
+async def sound(answer: Answer, speech: SpeechRequest) -> AsyncGenerator[bytes]:
+    """The pieces of an answer that was entered, metered; its record is written before this ends."""
     # Whatever of it arrives: the backend has taken the whole text to work on.
     answer.call.characters = speech.characters
+    async with aclosing(answer.pieces()) as pieces:
+        async for piece in pieces:
+            yield piece
+    answer.complete()
+
+
+async def _serve(answer: Answer, speech: SpeechRequest, ticket: Ticket, send: Send) -> None:
     headers: Headers = [
         (b"content-type", content_type(answer, speech)),
         (b"x-accel-buffering", b"no"),
@@ -69,12 +78,11 @@ async def _serve(answer: Answer, speech: SpeechRequest, ticket: Ticket, send: Se
     ]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     try:
-        async with aclosing(answer.pieces()) as pieces:
+        async with aclosing(sound(answer, speech)) as pieces:
             async for piece in pieces:
                 if not answer.client_is_gone:
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
     except CallError:
         # Sound has no place for an error: the connection ends without the end of the body, and clients see that.
         return
-    answer.complete()
     await send({"type": "http.response.body", "body": b""})
