@@ -78,8 +78,21 @@ def rate(record: Waiting, card: RateCard) -> Rated:
     return Rated(charges(units, prices), not is_own and is_unpriced(units, prices))
 
 
-def rate_batch(limit: int = DEFAULT_BATCH) -> int:
-    """Rate up to `limit` waiting records, the oldest first; returns how many were taken (0: none waits)."""
+def rate_waiting(*, max_batches: int, limit: int = DEFAULT_BATCH) -> bool:
+    """Rate batch by batch until nothing waits; True if something may after `max_batches` of them."""
+    latest: dict[int, datetime] = {}
+    try:
+        return all(rate_batch(limit, latest=latest) == limit for _ in range(max_batches))
+    finally:
+        # Once for all batches: a statement a key would otherwise cost as much as the rating.
+        _note_use(latest)
+
+
+def rate_batch(limit: int = DEFAULT_BATCH, *, latest: dict[int, datetime] | None = None) -> int:
+    """Rate up to `limit` waiting records, the oldest first; returns how many were taken (0: none waits).
+
+    `latest` collects each key's latest use; without it the uses are noted here.
+    """
     waiting = UsageRecord.objects.filter(rated_at=None)
     # Asked outside the transaction: on SQLite an idle rater must not queue for the write lock.
     if not waiting.exists():
@@ -88,17 +101,19 @@ def rate_batch(limit: int = DEFAULT_BATCH) -> int:
         locked = waiting.order_by("started_at").select_for_update(skip_locked=True)
         records = [Waiting(*row) for row in locked.values_list(*Waiting._fields)[:limit]]
         _settle(records, RateCard.load())
-    _note_use(records)
+    used = {} if latest is None else latest
+    for record in records:
+        if record.key_id and record.started_at > used.get(record.key_id, EVER):
+            used[record.key_id] = record.started_at
+    if latest is None:
+        _note_use(used)
     return len(records)
 
 
-def _note_use(records: Sequence[Waiting]) -> None:
-    latest: dict[int, datetime] = {}
-    for record in records:
-        if record.key_id and record.started_at > latest.get(record.key_id, EVER):
-            latest[record.key_id] = record.started_at
-    with transaction.atomic():
-        ApiKey.objects.mark_used(latest)
+def _note_use(latest: dict[int, datetime]) -> None:
+    if latest:
+        with transaction.atomic():
+            ApiKey.objects.mark_used(latest)
 
 
 def _settle(records: Sequence[Waiting], card: RateCard) -> None:

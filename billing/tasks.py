@@ -15,7 +15,7 @@ from kombu import Producer
 
 from billing.models import Reconciliation
 from billing.quota_notices import warn_teams
-from billing.rating import DEFAULT_BATCH, rate_batch
+from billing.rating import rate_waiting
 from billing.reconciliation import reconcile
 from billing.retention import MIN_KEEP_DAYS, kept_from, prune
 from config.celery import app
@@ -37,10 +37,8 @@ MAX_NOTED = 100
 @app.task(name="billing.rate_unrated", ignore_result=True)
 def rate_unrated(max_batches: int = MAX_BATCHES) -> None:
     """Rate until nothing waits. Repeating it, or running it beside itself, is harmless."""
-    for _ in range(max_batches):
-        if rate_batch() < DEFAULT_BATCH:
-            return
-    kick_rating()
+    if rate_waiting(max_batches=max_batches):
+        kick_rating()
 
 
 @app.task(name="billing.warn_of_quotas", ignore_result=True)

@@ -10,10 +10,12 @@ import pytest
 from django.db import OperationalError, connection, connections
 from django.db.models import Sum
 
+from accounts.keys import issue_key
+from accounts.models import ApiKey, Team
 from billing import rating
 from billing.models import Charge, Rollup, UsageRecord
 from billing.rates import load_rates
-from billing.rating import rate_batch
+from billing.rating import rate_batch, rate_waiting
 from tests.billing.factories import STARTED, charges_of, make_rate, make_record, rate_all, totals
 
 pytestmark = pytest.mark.django_db
@@ -216,6 +218,21 @@ def test_a_database_in_trouble_leaves_the_batch_for_the_next_time(monkeypatch: p
     record.refresh_from_db()
     assert record.rated_at is None
     assert rate_batch() == 1
+
+
+def test_a_keys_last_use_is_the_latest_of_its_requests() -> None:
+    team = Team.objects.create(name="A", time_zone="UTC")
+    used, idle = (issue_key(team=team, created_by=None, name=name).key for name in "ab")
+    for minutes in (5, 9, 0):
+        make_record(key_id=used.pk, started_at=STARTED + timedelta(minutes=minutes))
+    make_record(key_id=0, started_at=STARTED + timedelta(hours=1))
+    assert not rate_waiting(max_batches=9, limit=2)
+    assert not rate_waiting(max_batches=9, limit=2)
+    assert ApiKey.objects.get(pk=used.pk).last_used_at == STARTED + timedelta(minutes=9)
+    assert ApiKey.objects.get(pk=idle.pk).last_used_at is None
+    make_record(key_id=used.pk)
+    assert rate_waiting(max_batches=1, limit=1)
+    assert ApiKey.objects.get(pk=used.pk).last_used_at == STARTED + timedelta(minutes=9)
 
 
 @pytest.mark.django_db(transaction=True)
