@@ -110,6 +110,20 @@ def charges(units: Mapping[str, int], prices: Mapping[str, int]) -> list[Part]:
     return [Part(meter, count, price := prices.get(meter, 0), count * price) for meter, count in units.items() if count]
 
 
+def total_ppt(usage: Usage, prices: Mapping[str, int]) -> int:
+    """The sum of a record's charges, without its parts: what admission reckons with at each call."""
+    price = prices.get
+    prompt = _within(usage.prompt_tokens, MAX_TOKENS)
+    cached = _within(usage.cached_tokens, prompt) if "cache_read" in prices else 0
+    total = (prompt - cached) * price("input", 0) + _within(usage.completion_tokens, MAX_TOKENS) * price("output", 0)
+    if cached:
+        total += cached * prices["cache_read"]
+    if usage.pages or usage.characters:
+        total += _within(usage.pages, MAX_PAGES) * price("page", 0)
+        total += _within(usage.characters, MAX_TOKENS) * price("character", 0)
+    return total
+
+
 def is_unpriced(units: Mapping[str, int], prices: Mapping[str, int]) -> bool:
     return any(meter not in prices for meter in units)
 

@@ -18,7 +18,7 @@ from django.db.models import BigIntegerField, CharField, DateTimeField, F, Q, Qu
 from accounts.models import Team
 from billing.buckets import QUARTER, floor_quarter, following_month, midnight
 from billing.models import Charge, Correction, Rollup, Source, UsageRecord
-from billing.pricing import METERS, PPT_PER_POINT, Usage, charges, units_of
+from billing.pricing import METERS, PPT_PER_POINT, Usage, total_ppt
 from billing.rates import RateCard
 
 type PeriodKind = Literal["day", "month", "rolling"]
@@ -74,9 +74,7 @@ def period_of(team: Team, now: datetime) -> Period:
 
 def price_of(card: RateCard, model: str, usage: Usage, at: datetime) -> int:
     """Picopoints for a record's raw counts, the same as rating will charge it."""
-    prices = card.prices(model, at)
-    units = units_of(usage, has_cache_rate="cache_read" in prices)
-    return sum(part.amount_ppt for part in charges(units, prices))
+    return total_ppt(usage, card.prices(model, at))
 
 
 def reservation_ppt(

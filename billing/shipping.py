@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from django.db import DataError, IntegrityError, close_old_connections, connection, transaction
+from django.db import DataError, IntegrityError, connection, transaction
 
 from billing.bulk import insert_json
 from billing.journal import Journal, Line, Segment, abandoned, adopting, parse_lines
@@ -143,7 +143,7 @@ class Shipper:
             self.last_error = ""
 
     def _ship(self) -> None:
-        close_old_connections()
+        # The thread keeps its connection until it fails: closing SQLite's last one writes a checkpoint each time.
         if self._ship_segments() + self._adopt_if_due():
             kick_rating()
 

@@ -33,6 +33,7 @@ log = logging.getLogger("gateway")
 DEFAULT_OUTPUT_TOKENS = 4096
 BYTES_PER_TOKEN = 4
 CARD_SECONDS = 5.0
+MAX_KNOWN_GATES = 10_000
 CORRECT_EVERY_SECONDS = 30.0
 # Long enough for what was counted to have reached the database.
 SHIPPED_SECONDS = 1.0
@@ -120,6 +121,8 @@ class Admission:
         self.counters = counters
         self.limits = limits
         self.card = RateCard(())
+        # The gates of a caller hardly ever change; a caller that was loaded anew is another object.
+        self._gates: dict[tuple[int, str, str, int], tuple[Caller, Gates]] = {}
         self._known: dict[str, tuple[Budget, Caller]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -139,7 +142,7 @@ class Admission:
         """Raises Forbidden outside the key's scopes, RateLimited at a limit; nothing is counted then."""
         check_scope(caller.allowance, ask)
         now = time.time()
-        gates = self._simple_gates(caller, ask)
+        gates = self._gates_of(caller, ask)
         if ask.model and (caller.allowance.team_points_ppt or caller.allowance.key_points_ppt):
             gates = Gates(gates.windows, gates.slots, await self._budgets(caller, ask, now))
         call_id = new_request_id()
@@ -154,6 +157,18 @@ class Admission:
         counts = call.counts
         usage = Usage(counts.prompt, counts.cached, counts.completion, call.pages, call.characters)
         return price_of(self.card, call.model, usage, datetime.fromtimestamp(call.started_at, UTC))
+
+    def _gates_of(self, caller: Caller, ask: Ask) -> Gates:
+        """Windows and slots, from the last call of the same caller where nothing has changed."""
+        name = (caller.key_id or -caller.team_id, ask.address, ask.model, ask.model_concurrency)
+        known = self._gates.get(name)
+        if known and known[0] is caller:
+            return known[1]
+        if len(self._gates) >= MAX_KNOWN_GATES:
+            self._gates.clear()
+        gates = self._simple_gates(caller, ask)
+        self._gates[name] = (caller, gates)
+        return gates
 
     def _simple_gates(self, caller: Caller, ask: Ask) -> Gates:
         allowance, limits = caller.allowance, self.limits

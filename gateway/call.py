@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Protocol
 
 import orjson
@@ -38,35 +39,29 @@ def new_request_id() -> str:
     return f"{moment[:8]}-{moment[8:]}-7{random[:3]}-{variant}{random[4:7]}-{random[7:19]}"
 
 
-class _Clock:
-    """Formats times as the database takes them. Most fall in the second that was formatted last."""
-
-    def __init__(self) -> None:
-        self._second = -1
-        self._text = ""
-
-    def text(self, moment: float) -> str:
-        micros = int(moment * 1_000_000)
-        second, micros = divmod(micros, 1_000_000)
-        if second != self._second:
-            self._text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S")
-            self._second = second
-        return f"{self._text}.{micros:06d}"
+@lru_cache(maxsize=64)
+def _second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-timestamp = _Clock().text
+def timestamp(moment: float) -> str:
+    """A time as the database takes it. Calls end and begin in a few seconds at a time, which are formatted once."""
+    second, micros = divmod(int(moment * 1_000_000), 1_000_000)
+    return f"{_second(second)}.{micros:06d}"
 
 
-def _keepable(usage: Any) -> Any:
+def _kept(usage: Any) -> orjson.Fragment | None:
+    """The backend's usage object as JSON for the record, where there is one that can be kept."""
     if not isinstance(usage, dict | list):
         # A bare word is no usage, and SQLite would refuse the record with it.
         return None
     try:
         # In a list, as deep as it will be inside the record.
-        return usage if len(orjson.dumps([usage])) <= MAX_USAGE_BYTES else None
+        json = orjson.dumps([usage])
     except TypeError:
         # Nested too deeply to be written: the record must be, whatever a backend sends.
         return None
+    return orjson.Fragment(json[1:-1]) if len(json) <= MAX_USAGE_BYTES else None
 
 
 @dataclass(slots=True)
@@ -147,7 +142,7 @@ class Call:
             "completion_tokens": counts.completion,
             "reasoning_tokens": counts.reasoning,
             "image_tokens": counts.image,
-            "usage": _keepable(self.usage),
+            "usage": _kept(self.usage),
             "pages": self.pages,
             "characters": self.characters,
             "estimated": self.estimated,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -29,15 +30,28 @@ FIRST_BYTE = Histogram(
 DURATION = Histogram("tokenfactory_call_seconds", "Time of whole calls.", registry=REGISTRY, buckets=SECONDS)
 
 
+@lru_cache(maxsize=4096)
+def _of_call(endpoint: str, model: str, status: int) -> Counter:
+    return CALLS.labels(endpoint, model, str(status))
+
+
+@lru_cache(maxsize=1024)
+def _of_model(model: str) -> tuple[Counter, Counter, Counter, Counter]:
+    fresh, cached, output = (TOKENS.labels(model, meter) for meter in ("input", "cache_read", "output"))
+    return fresh, cached, output, POINTS.labels(model)
+
+
 def count_call(call: Call, *, spent_ppt: int) -> None:
-    CALLS.labels(call.endpoint, call.model, str(call.status)).inc()
+    _of_call(call.endpoint, call.model, call.status).inc()
     counts = call.counts
     if counts.prompt or counts.completion:
-        TOKENS.labels(call.model, "input").inc(counts.prompt - counts.cached)
-        TOKENS.labels(call.model, "cache_read").inc(counts.cached)
-        TOKENS.labels(call.model, "output").inc(counts.completion)
-    if spent_ppt:
-        POINTS.labels(call.model).inc(spent_ppt / PPT_PER_POINT)
+        fresh, cached, output, points = _of_model(call.model)
+        fresh.inc(counts.prompt - counts.cached)
+        output.inc(counts.completion)
+        if counts.cached:
+            cached.inc(counts.cached)
+        if spent_ppt:
+            points.inc(spent_ppt / PPT_PER_POINT)
     if call.first_byte_at:
         FIRST_BYTE.observe(max(0.0, call.first_byte_at - call.started_at))
     DURATION.observe(max(0.0, time.time() - call.started_at))

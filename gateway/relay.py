@@ -29,6 +29,7 @@ from gateway.catalog import Endpoint
 from gateway.chat_stream import DONE_EVENT, ChatStream
 from gateway.errors import CallError, UpstreamRefusal, UpstreamSaturated, UpstreamTimeout, UpstreamUnavailable
 from gateway.sse import EventSplitter, EventTooLarge, event_data
+from gateway.transport import Body
 from gateway.upstreams import Upstream, Upstreams
 
 CLIENT_GONE_STATUS = 499
@@ -81,6 +82,7 @@ class Relay:
             endpoint=job.called,
             stream=job.stream,
             log=self.log,
+            request_id=ticket.call_id,
             on_finish=ticket.settle,
         )
         try:
@@ -314,6 +316,9 @@ class Answer:
 
     async def _read_whole(self, response: httpx.Response) -> bytes:
         """The body, within the time that a whole answer may take and the size that it may have."""
+        # Most answers have come with their head: then there is nothing to wait for.
+        if isinstance(response.stream, Body) and (body := response.stream.arrived()) is not None:
+            return body
         left_seconds = self.call.started_at + self._relay.settings.request_timeout_seconds - time.time()
         pieces = []
         size = 0

@@ -173,7 +173,13 @@ class Connection(asyncio.Protocol):
                 self._deadline = 0.0
             if not self._pieces:
                 return await self.read(timeout_seconds)
+        return self.take()
+
+    def take(self) -> bytes:
+        """What has come and was not read yet."""
         pieces = self._pieces
+        if not pieces:
+            return b""
         data = pieces.popleft() if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         self._buffered = 0
@@ -258,6 +264,11 @@ class Body(httpx.AsyncByteStream):
         if data := await self._connection.read(self._read_timeout_seconds):
             return data
         raise StopAsyncIteration
+
+    def arrived(self) -> bytes | None:
+        """The whole body where it is there already, without waiting; None where it is not."""
+        connection = self._connection
+        return connection.take() if connection is not None and connection.complete and not connection.error else None
 
     async def aclose(self) -> None:
         connection, self._connection = self._connection, None

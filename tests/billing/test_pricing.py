@@ -22,6 +22,7 @@ from billing.pricing import (
     format_points,
     is_unpriced,
     price_ppt,
+    total_ppt,
     units_of,
 )
 
@@ -136,6 +137,15 @@ def test_the_parts_make_the_whole(units: dict[str, int], prices: dict[str, int])
     parts = charges(units, prices)
     assert sum(part.amount_ppt for part in parts) == sum(n * prices.get(meter, 0) for meter, n in units.items())
     assert all(part.amount_ppt == part.units * part.price_ppt for part in parts)
+
+
+@given(
+    usage=st.builds(Usage, anything, anything, anything, anything, anything),
+    prices=st.dictionaries(st.sampled_from(list(Meter.values)), st.integers(min_value=0, max_value=10**9)),
+)
+def test_the_quick_total_is_the_sum_of_the_charges(usage: Usage, prices: dict[str, int]) -> None:
+    parts = charges(units_of(usage, has_cache_rate="cache_read" in prices), prices)
+    assert total_ppt(usage, prices) == sum(part.amount_ppt for part in parts)
 
 
 @given(st.decimals(min_value=0, max_value=MAX_RATE, places=6, allow_nan=False, allow_infinity=False))
