@@ -11,8 +11,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseForbidden, JsonRe
 from django.utils import timezone
 
 from accounts.access import public
+from accounts.client_address import client_address
 from billing.models import UsageRecord
-from gateway.client_address import client_address
 from gateway.metrics import CONTENT_TYPE, exposition
 from gateway.runtime import runtime
 
@@ -39,10 +39,8 @@ def readyz(request: HttpRequest) -> HttpResponse:
 @public
 def metrics(request: HttpRequest) -> HttpResponse:
     """Prometheus' text format, for the networks in METRICS_NETWORKS."""
-    forwarded = request.headers.get("X-Forwarded-For", "").encode()
-    peer = request.META.get("REMOTE_ADDR") or "0.0.0.0"  # noqa: S104 -- no address, not a bind
-    address = client_address(peer, [(b"x-forwarded-for", forwarded)], trusted=settings.TRUSTED_PROXIES)
-    if not any(ip_address(address) in network for network in settings.METRICS_NETWORKS):
+    address = ip_address(client_address(request) or "0.0.0.0")  # noqa: S104 -- no address, not a bind
+    if not any(address in network for network in settings.METRICS_NETWORKS):
         return HttpResponseForbidden("Metrics are for the networks in METRICS_NETWORKS.\n", content_type="text/plain")
     return HttpResponse(exposition(runtime()), content_type=CONTENT_TYPE)
 

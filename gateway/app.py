@@ -15,12 +15,12 @@ from urllib.parse import unquote
 import orjson
 from django.conf import settings
 
+from accounts.client_address import forwarded_address
 from gateway import account_api, messages_api, ocr_api, openapi, spaces, speech_api, systemone_api
 from gateway.admission import Ask, Expected, Ticket
 from gateway.call import new_request_id, timestamp
 from gateway.caller import Caller
 from gateway.chat import answer_headers, chat_job, expected_of, serve_stream, serve_whole
-from gateway.client_address import client_address
 from gateway.credentials import NO_CREDENTIAL, authenticate_session, presented
 from gateway.errors import CallError, MethodNotAllowed, NotFound, Unauthorized
 from gateway.http import JSON, ClientGone, Receive, Scope, Send, read_body, send_answer, send_error
@@ -112,7 +112,10 @@ class Request:
     @property
     def address(self) -> str:
         client = self.scope.get("client")
-        return client_address(client[0], self.scope["headers"], trusted=settings.TRUSTED_PROXIES) if client else ""
+        if not client or not settings.TRUSTED_PROXIES:
+            return client[0] if client else ""
+        forwarded = [value.decode("latin-1") for name, value in self.scope["headers"] if name == b"x-forwarded-for"]
+        return forwarded_address(client[0], ",".join(forwarded).split(","), trusted=settings.TRUSTED_PROXIES)
 
     async def begin(self, job: Job, *, caller: Caller, expected: Expected) -> tuple[Answer, Ticket]:
         """Through the gates and into the journal; from here on the call's id is the request's."""
