@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -11,10 +12,12 @@ from django.db.models import BigIntegerField, Count, F, Func, Q, QuerySet, Sum
 from django.db.models.sql.compiler import SQLCompiler
 
 from billing.bulk import insert_json
-from billing.models import Charge, Correction, Outcome, Rollup, UsageRecord
+from billing.models import Charge, Correction, Outcome, Rollup, SummedDay, UsageRecord
 from billing.pricing import METERS
 
 QUARTER_SECONDS = 900
+# A day is summed once it has been over for so long; less old cells need not be looked for among summed days.
+SUMMED_AFTER_SECONDS = 7_200
 FAILED_OUTCOMES = frozenset({Outcome.ERROR.value, Outcome.INTERRUPTED.value})
 _KEY = ("team_id", "quarter_at", "key_id", "member_id", "model", "endpoint", "source")
 SUMS = ("requests", "errors", "amount_ppt", *(f"{meter}_units" for meter in METERS))
@@ -59,6 +62,19 @@ class Cells(dict[Cell, Sums]):
         rows = [_rollup(cell, sums) for cell, sums in sorted(self.items())]
         if rows:
             insert_json(Rollup, orjson.dumps(rows), on_conflict=_ADD_TO_CELL)
+            # After the rollups: whoever sums a day meanwhile either waits for these rows or is found here.
+            mark_stale({(cell.team_id, cell.starts_at) for cell in self if _may_be_summed(cell)})
+
+
+def mark_stale(quarters: Iterable[tuple[int, datetime]]) -> None:
+    """The summed days of these quarter hours no longer count."""
+    for team_id, quarter_at in sorted(quarters):
+        days = SummedDay.objects.filter(team_id=team_id, starts_at__lte=quarter_at, ends_at__gt=quarter_at)
+        days.filter(is_stale=False).update(is_stale=True)
+
+
+def _may_be_summed(cell: Cell) -> bool:
+    return cell.quarter * QUARTER_SECONDS < time.time() - SUMMED_AFTER_SECONDS
 
 
 def quarter_of(at: datetime) -> int:

@@ -197,14 +197,13 @@ class Charge(models.Model):
         return f"{self.record_id} {self.meter} {self.amount_ppt}"
 
 
-class Rollup(models.Model):
-    """Sums of one quarter hour (UTC, by the request's start) for one combination of who and what.
+class Sums(models.Model):
+    """What a stretch of time came to for one combination of who and what.
 
     A column a meter keeps it to one row where a row a meter would be five: half the cost of rating,
     a fifth of what a report reads.
     """
 
-    quarter_at = models.DateTimeField()
     team_id = models.BigIntegerField()
     key_id = models.BigIntegerField(default=0)
     member_id = models.BigIntegerField(default=0)
@@ -221,6 +220,15 @@ class Rollup(models.Model):
     amount_ppt = models.BigIntegerField(default=0)
 
     class Meta:
+        abstract = True
+
+
+class Rollup(Sums):
+    """Sums of one quarter hour (UTC, by the request's start)."""
+
+    quarter_at = models.DateTimeField()
+
+    class Meta:
         constraints = [
             models.UniqueConstraint(
                 fields=["team_id", "quarter_at", "key_id", "member_id", "model", "endpoint", "source"],
@@ -230,6 +238,38 @@ class Rollup(models.Model):
 
     def __str__(self) -> str:
         return f"{self.quarter_at:%Y-%m-%d %H:%M} {self.model}"
+
+
+class DayRollup(Sums):
+    """The rollups of one day of a team's zone, summed once more; counts only while its `SummedDay` says so."""
+
+    day_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["team_id", "day_at", "key_id", "member_id", "model", "endpoint", "source"],
+                name="one_day_rollup_per_cell",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.day_at:%Y-%m-%d %H:%M} {self.model}"
+
+
+class SummedDay(models.Model):
+    """A day that `DayRollup` has, by its moments; stale once anything was added to its quarter hours since."""
+
+    team_id = models.BigIntegerField()
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    is_stale = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["team_id", "starts_at"], name="one_sum_per_day")]
+
+    def __str__(self) -> str:
+        return f"{self.team_id} {self.starts_at:%Y-%m-%d %H:%M}"
 
 
 class Repricing(models.Model):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from django.db import connection, transaction
 from django.db.models import Max, Min
 
-from billing.cells import Cell, ledger_cells, rollup_cells, team_ids
+from billing.cells import Cell, ledger_cells, mark_stale, rollup_cells, team_ids
 from billing.models import PrunedDay, Rollup, UsageRecord
 
 DAY = timedelta(days=1)
@@ -57,17 +57,18 @@ def starts_at(day: date) -> datetime:
 
 @transaction.atomic
 def _rebuild(team_id: int, day: date) -> list[Cell]:
-    _hold_up_raters()
+    hold_up_raters()
     start, end = starts_at(day), starts_at(day) + DAY
     rollups, ledger = rollup_cells(team_id, start, end), ledger_cells(team_id, start, end)
     wrong = sorted(cell for cell in rollups.keys() | ledger.keys() if rollups.get(cell) != ledger.get(cell))
     if wrong:
         Rollup.objects.filter(team_id=team_id, quarter_at__gte=start, quarter_at__lt=end).delete()
         ledger.add_to_rollups()
+        mark_stale({(team_id, cell.starts_at) for cell in wrong})
     return wrong
 
 
-def _hold_up_raters() -> None:
+def hold_up_raters() -> None:
     """Whoever has charges on the way has also added to the rollups, or waits until this transaction is over."""
     # On SQLite an open transaction already is the only writer.
     if connection.vendor == "postgresql":

@@ -4,6 +4,7 @@ Team by team and month by month, each in one consistent view of the database, so
 
 - every rated 2xx record has charges for exactly its counts, other records have none, each amount is units × price;
 - every rollup cell is the sum of its records, charges and corrections;
+- a day that is summed once more is the sum of its quarter hours;
 - an export's lines add up to its total line, and that to the rollups;
 - a day whose records are pruned: what was pruned, plus records that are left, is its rollups;
 - over everything: all charges and corrections together are all rollups together.
@@ -25,9 +26,9 @@ from django.db.models import Case, F, IntegerField, Min, Q, QuerySet, Sum, Value
 from django.db.models.functions import Greatest, Least
 
 from billing.buckets import Interval
-from billing.cells import AMOUNT_AT, Cell, Cells, Sums, ledger_cells, rollup_cells, team_ids
+from billing.cells import AMOUNT_AT, SUMS, Cell, Cells, Sums, ledger_cells, rollup_cells, team_ids
 from billing.exports import lines
-from billing.models import Charge, Correction, PrunedDay, Rollup, SetAside, UsageRecord
+from billing.models import Charge, Correction, DayRollup, PrunedDay, Rollup, SetAside, SummedDay, UsageRecord
 from billing.pricing import MAX_PAGES, MAX_TOKENS, format_points
 from billing.rebuilding import DAY, starts_at, used_days
 from billing.reports import UsageQuery
@@ -90,6 +91,7 @@ def _consistent(team_id: int, start: datetime, end: datetime) -> list[Difference
     return [
         *_records_and_charges(team_id, start, end),
         *_cells(team_id, start, end),
+        *_summed_days(team_id, start, end),
         *_exports(team_id, start, end),
     ]
 
@@ -202,6 +204,22 @@ def _ids(cell: Cell) -> tuple[UUID, ...]:
         **named, started_at__gte=begins, started_at__lt=begins + timedelta(minutes=15), rated_at__isnull=False
     )
     return tuple(found.order_by("started_at").values_list("id", flat=True)[:MAX_IDS])
+
+
+def _summed_days(team_id: int, start: datetime, end: datetime) -> Iterator[Difference]:
+    days = SummedDay.objects.filter(team_id=team_id, starts_at__gte=start, starts_at__lt=end, is_stale=False)
+    for day in days:
+        quarters = Rollup.objects.filter(team_id=team_id, quarter_at__gte=day.starts_at, quarter_at__lt=day.ends_at)
+        summed = DayRollup.objects.filter(team_id=team_id, day_at=day.starts_at)
+        if _sums_of(quarters) != _sums_of(summed):
+            yield Difference(
+                f"the summed day of team {team_id} from {day.starts_at:%Y-%m-%d %H:%M} UTC is not its rollups"
+            )
+
+
+def _sums_of(rows: QuerySet[Any]) -> set[tuple[Any, ...]]:
+    cells = rows.order_by().values_list("key_id", "member_id", "model", "endpoint", "source")
+    return set(cells.annotate(**{f"sum_{name}": Sum(name) for name in SUMS}))
 
 
 # -- exports and totals -------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """What a team used: one query object for screen, CSV and JSON, answered from the rollups alone.
 
+Days that are summed already are read as such, everything else by the quarter hour.
+
 Every sum of a report is added up from the same cells, so totals are the sums of their parts.
 """
 
@@ -8,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, reduce
+from itertools import chain, pairwise
+from operator import or_
 from typing import Any, NamedTuple, Self
 from zoneinfo import ZoneInfo
 
 from django.db import models
-from django.db.models import F, Max, QuerySet, Sum
+from django.db.models import F, Max, Q, Sum
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -29,7 +33,8 @@ from billing.buckets import (
     offset_expression,
     stretches,
 )
-from billing.models import Rollup, Source
+from billing.day_sums import summed_days
+from billing.models import DayRollup, Rollup, Source
 from billing.pricing import format_points
 
 # A hundred days by the hour.
@@ -101,6 +106,10 @@ def _sums(row: Mapping[str, Any]) -> Sums:
     return Sums(*(int(row[f"sum_{name}"] or 0) for name in _SUM_COLUMNS))._replace(amount_ppt=amount_ppt)
 
 
+type _Cell = tuple[datetime, tuple[str | int, ...], Sums]
+"""Bucket, group and what they came to."""
+
+
 class Group(NamedTuple):
     """One row of a report's grouping: the values in the columns, and how a person reads them."""
 
@@ -146,28 +155,59 @@ class UsageQuery:
         end = midnight(last + timedelta(days=1), zone)
         return cls(team_id, midnight(first, zone), end, zone, **options)
 
-    def rows(self) -> QuerySet[Rollup]:
-        """The rollups that the report is made of."""
-        named = {by.column: value for by, value in self.filters.items()}
-        return Rollup.objects.filter(team_id=self.team_id, quarter_at__gte=self.start, quarter_at__lt=self.end, **named)
-
     def run(self) -> UsageReport:
-        columns = [by.column for by in self.group_by]
-        offset = offset_expression(stretches(self.start, self.end, self.zone))
+        days, rest = self._days_and_rest()
+        cells: dict[tuple[datetime, tuple[str | int, ...]], Sums] = {}
+        for bucket, group, sums in chain(self._of_days(days), self._of_quarters(rest)):
+            # Two offsets meet in one day, many days in one month.
+            cells[bucket, group] = Sums.of((cells.get((bucket, group), Sums()), sums))
+        return UsageReport(self, cells)
+
+    def _days_and_rest(self) -> tuple[list[datetime], list[tuple[datetime, datetime]]]:
+        """The days that are summed already, and the stretches between them."""
+        if self.interval == Interval.HOUR:
+            return [], [(self.start, self.end)]
+        summed = summed_days(self.team_id, self.start, self.end)
+        starts = [*buckets(self.start, self.end, interval=Interval.DAY, zone=self.zone), self.end]
+        days = [start for start, end in pairwise(starts) if summed.get(start) == end]
+        # Days that follow on each other leave nothing between them.
+        edges = [self.start, *(edge for day in days for edge in (day, summed[day])), self.end]
+        rest = [(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end]
+        return days, rest
+
+    def _of_days(self, days: list[datetime]) -> Iterator[_Cell]:
+        if not days:
+            return
+        rows = DayRollup.objects.filter(team_id=self.team_id, day_at__in=days, **self._named)
+        for row in rows.values("day_at", *self._columns).annotate(**_SUMMED).order_by():
+            bucket = row["day_at"]
+            if self.interval == Interval.MONTH:
+                bucket = midnight(bucket.astimezone(self.zone).date().replace(day=1), self.zone)
+            yield bucket, tuple(row[column] for column in self._columns), _sums(row)
+
+    def _of_quarters(self, rest: list[tuple[datetime, datetime]]) -> Iterator[_Cell]:
+        if not rest:
+            return
+        within = reduce(or_, (Q(quarter_at__gte=start, quarter_at__lt=end) for start, end in rest))
         rows = (
-            self.rows()
-            .annotate(offset=offset, number=number_expression(self.interval))
-            .values("offset", "number", *columns)
+            Rollup.objects.filter(within, team_id=self.team_id, **self._named)
+            .annotate(offset=offset_expression(stretches(self.start, self.end, self.zone)))
+            .annotate(number=number_expression(self.interval))
+            .values("offset", "number", *self._columns)
             .annotate(**_SUMMED)
             .order_by()
         )
-        cells: dict[tuple[datetime, tuple[str | int, ...]], Sums] = {}
         for row in rows:
             bucket = bucket_of(row["number"], row["offset"], interval=self.interval, zone=self.zone)
-            cell = bucket, tuple(row[column] for column in columns)
-            # Two offsets meet in one day, many days in one month.
-            cells[cell] = Sums.of((cells.get(cell, Sums()), _sums(row)))
-        return UsageReport(self, cells)
+            yield bucket, tuple(row[column] for column in self._columns), _sums(row)
+
+    @property
+    def _columns(self) -> list[str]:
+        return [by.column for by in self.group_by]
+
+    @property
+    def _named(self) -> dict[str, str | int]:
+        return {by.column: value for by, value in self.filters.items()}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.utils import timezone
 from kombu import Producer
 
+from billing.day_sums import sum_days
 from billing.models import Reconciliation
 from billing.quota_notices import warn_teams
 from billing.rating import rate_waiting
@@ -46,6 +47,11 @@ def warn_of_quotas() -> None:
     warn_teams(now=timezone.now())
 
 
+@app.task(name="billing.sum_days", ignore_result=True)
+def sum_closed_days() -> None:
+    sum_days(now=timezone.now())
+
+
 @app.task(name="billing.reconcile", ignore_result=True)
 def reconcile_recent() -> None:
     """Look for differences in the days that can still change; a second beat's message finds it done."""
@@ -70,6 +76,7 @@ def prune_request_log() -> None:
 
 app.conf.beat_schedule |= {
     "warn-of-quotas": {"task": "billing.warn_of_quotas", "schedule": 30.0, "options": {"expires": 30}},
+    "sum-days": {"task": "billing.sum_days", "schedule": 300.0, "options": {"expires": 300}},
     "reconcile": {"task": "billing.reconcile", "schedule": crontab(hour="2", minute="17"), "options": NIGHTLY},
     "prune-request-log": {"task": "billing.prune", "schedule": crontab(hour="3", minute="17"), "options": NIGHTLY},
 }
