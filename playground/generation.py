@@ -75,6 +75,10 @@ class Generation:
     def ended(self) -> bool:
         return self.state != Turn.State.STREAMING
 
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
     def since(self, content_pieces: int, reasoning_pieces: int) -> tuple[Progress, int, int]:
         """What came after this many pieces, and how many there are now."""
         progress = Progress(
@@ -120,10 +124,13 @@ class Generation:
             await self._end(state)
 
     async def _consume(self) -> None:
-        if self._stopping:
+        if self.stopping:
             return
         answer = self._answer = await runtime().chat(caller=self.caller, body=self.body)
         self.request_id = answer.request_id
+        if self.stopping:
+            # Asked for while the gates were passed; entering gives back what admission holds.
+            answer.stop()
         try:
             async with answer:
                 async for chunk in answer:
