@@ -160,7 +160,8 @@ class UsageQuery:
         cells: dict[tuple[datetime, tuple[str | int, ...]], Sums] = {}
         for bucket, group, sums in chain(self._of_days(days), self._of_quarters(rest)):
             # Two offsets meet in one day, many days in one month.
-            cells[bucket, group] = Sums.of((cells.get((bucket, group), Sums()), sums))
+            there = cells.get((bucket, group))
+            cells[bucket, group] = Sums.of((there, sums)) if there else sums
         return UsageReport(self, cells)
 
     def _days_and_rest(self) -> tuple[list[datetime], list[tuple[datetime, datetime]]]:
