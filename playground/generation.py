@@ -75,8 +75,8 @@ class Generation:
     def ended(self) -> bool:
         return self.state != Turn.State.STREAMING
 
-    @property
-    def stopping(self) -> bool:
+    def is_stopping(self) -> bool:
+        """Whether somebody has asked for the end; it may change while anything is awaited."""
         return self._stopping
 
     def since(self, content_pieces: int, reasoning_pieces: int) -> tuple[Progress, int, int]:
@@ -124,11 +124,11 @@ class Generation:
             await self._end(state)
 
     async def _consume(self) -> None:
-        if self.stopping:
+        if self.is_stopping():
             return
         answer = self._answer = await runtime().chat(caller=self.caller, body=self.body)
         self.request_id = answer.request_id
-        if self.stopping:
+        if self.is_stopping():
             # Asked for while the gates were passed; entering gives back what admission holds.
             answer.stop()
         try:
