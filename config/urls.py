@@ -14,3 +14,8 @@ urlpatterns = [
     path("", include("gateway.urls")),
     path("", include("playground.urls")),
 ]
+
+handler400 = "config.error_pages.bad_request"
+handler403 = "config.error_pages.permission_denied"
+handler404 = "config.error_pages.page_not_found"
+handler500 = "config.error_pages.server_error"
