@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import Decimal
 from ipaddress import ip_network
 from typing import cast
 from zoneinfo import ZoneInfo
@@ -12,8 +11,7 @@ from django.conf import settings
 
 from accounts.models import ApiKey, Team, User
 from billing.models import Source
-from billing.pricing import PPT_PER_POINT
-from billing.quota import PeriodKind
+from billing.quota import PeriodKind, points_limit_ppt
 from gateway.caller import Allowance, Caller
 
 
@@ -40,14 +38,10 @@ def caller_of_person(*, team: Team, user: User, source: Source) -> Caller:
 def _of_team(team: Team) -> Allowance:
     return Allowance(
         team_rpm=_or_default(team.rpm_limit, settings.RATE_LIMIT_TEAM_RPM),
-        team_points_ppt=_or_default(team.points_limit_ppt, points_to_ppt(settings.TEAM_POINTS_LIMIT)),
+        team_points_ppt=points_limit_ppt(team),
         period=cast(PeriodKind, team.points_period or settings.TEAM_POINTS_PERIOD),
         zone=ZoneInfo(team.time_zone),
     )
-
-
-def points_to_ppt(points: Decimal) -> int:
-    return int(points * PPT_PER_POINT)
 
 
 def _or_default(own: int | None, default: int) -> int:

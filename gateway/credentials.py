@@ -14,13 +14,13 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
-from django.db import close_old_connections
+from django.db import InterfaceError, OperationalError, close_old_connections
 
 from accounts.keys import SECRET_PATTERN, find_key
 from billing.models import Source
 from gateway.allowances import caller_of_key, caller_of_person
 from gateway.caller import Caller
-from gateway.errors import Forbidden, Unauthorized
+from gateway.errors import Forbidden, Unauthorized, UpstreamSaturated
 
 MAX_CACHED_KEYS = 200_000
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -81,7 +81,7 @@ class KeyRing:
         if known and epoch is not None and known.good(epoch):
             return known.caller
         # The epoch was read before the row: a change in between makes the entry stale at once.
-        loaded = await sync_to_async(_load, thread_sensitive=False)(digest.hex(), epoch or b"")
+        loaded = await _look_up(digest.hex(), epoch or b"")
         if loaded is None:
             self._known.pop(digest, None)
             raise Unauthorized(BAD_KEY)
@@ -90,6 +90,19 @@ class KeyRing:
                 del self._known[next(iter(self._known))]
             self._known[digest] = loaded
         return loaded.caller
+
+
+async def _look_up(digest: str, epoch: bytes) -> KnownKey | None:
+    """The key's row. A connection that the database dropped is tried once more, on a fresh one."""
+    load = sync_to_async(_load, thread_sensitive=False)
+    try:
+        return await load(digest, epoch)
+    except (OperationalError, InterfaceError):
+        pass
+    try:
+        return await load(digest, epoch)
+    except (OperationalError, InterfaceError):
+        raise UpstreamSaturated("Keys cannot be looked up at the moment.", retry_after_seconds=1) from None
 
 
 def _load(digest: str, epoch: bytes) -> KnownKey | None:

@@ -24,8 +24,9 @@ ARGUMENTS = [
 type Open = Callable[..., Page]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    # Not for the session: Playwright's loop runs in this thread, and later tests could not run one of theirs.
     program = shutil.which("chromium")
     if program is None:
         missing("chromium")
