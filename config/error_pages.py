@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from django.db import close_old_connections
+from django.db import connections
 from django.http import HttpResponse
 from django.views import defaults
 
@@ -23,7 +23,10 @@ def _giving_back(view: ErrorView) -> ErrorView:
         try:
             return view(*args, **kwargs)
         finally:
-            close_old_connections()
+            for connection in connections.all(initialized_only=True):
+                # Whoever is inside a transaction still needs it.
+                if not connection.in_atomic_block:
+                    connection.close_if_unusable_or_obsolete()
 
     return wrapper
 

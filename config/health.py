@@ -14,7 +14,7 @@ from accounts.access import public
 from accounts.client_address import client_address
 from billing.models import UsageRecord
 from gateway.metrics import CONTENT_TYPE, exposition
-from gateway.runtime import runtime
+from gateway.runtime import has_runtime, runtime
 
 # Records older than this that nobody has rated: no worker is at work.
 RATED_WITHIN = timedelta(minutes=2)
@@ -30,6 +30,8 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @public
 def readyz(request: HttpRequest) -> HttpResponse:
     """200 while everything this process needs is there, else 503; each part with its state in words."""
+    if not has_runtime():
+        return JsonResponse({"ready": False, "gateway": "does not run in this process"}, status=503)
     parts = {"database": _database(), "journal": _journal(), "worker": _worker(), "upstreams": _upstreams()}
     # Calls are served and recorded without the others; those are said, and are no reason to send people elsewhere.
     ready = parts["database"] == "ok" and parts["upstreams"] == "ok"
@@ -40,6 +42,8 @@ def readyz(request: HttpRequest) -> HttpResponse:
 def metrics(request: HttpRequest) -> HttpResponse:
     """Prometheus' text format, for the networks in METRICS_NETWORKS."""
     address = ip_address(client_address(request) or "0.0.0.0")  # noqa: S104 -- no address, not a bind
+    if not has_runtime():
+        return HttpResponse(status=503)
     if not any(address in network for network in settings.METRICS_NETWORKS):
         return HttpResponseForbidden("Metrics are for the networks in METRICS_NETWORKS.\n", content_type="text/plain")
     return HttpResponse(exposition(runtime()), content_type=CONTENT_TYPE)

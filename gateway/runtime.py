@@ -169,6 +169,10 @@ def runtime() -> Runtime:
     return _current
 
 
+def has_runtime() -> bool:
+    return _current is not None
+
+
 def set_runtime(value: Runtime | None) -> None:
     global _current
     _current = value
