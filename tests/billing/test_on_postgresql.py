@@ -1,0 +1,42 @@
+"""What the database does itself (locks, conflicts, sums, time zones) is tested on PostgreSQL as on SQLite."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.installation import PRODUCT_VARIABLES, ROOT
+from tests.services import postgresql_server
+
+SUITES = ["test_bulk.py", "test_rating.py", "test_quota.py", "test_reports.py", "test_ledger_commands.py"]
+
+
+def test_the_ledger_on_postgresql(tmp_path: Path) -> None:
+    if os.environ.get("DATABASE_URL"):
+        pytest.skip("this is that run")
+    inherited = {name: value for name, value in os.environ.items() if name not in PRODUCT_VARIABLES}
+    # The cluster is thrown away; dropping the database first would wait for the pool's connections.
+    with postgresql_server(tmp_path) as url:
+        run = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                "--reuse-db",
+                *(f"tests/billing/{name}" for name in SUITES),
+            ],
+            env=inherited | {"DATABASE_URL": url},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert run.returncode == 0, run.stdout[-4000:]
+    assert " passed" in run.stdout
