@@ -22,7 +22,8 @@ from config.processes import Child, Family, Hopeless
 from config.server import listen
 from gateway.runtime import RuntimeSettings
 
-INTERRUPT_SECONDS = 4.0
+# Ctrl-C promises an end within 5 s: the demo backend and this process need the rest.
+INTERRUPT_SECONDS = 3.0
 INTERRUPT_DRAIN_SECONDS = 2
 START_SECONDS = 30.0
 
