@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from gateway.catalog import load
 from tests.end_to_end.traffic import Seen, mixed_plans, run
-from tests.installation import Installation, installation
+from tests.installation import Installation, WebProcess, installation
 from tests.services import wait_until
 
 CHAT_MODELS = [model.id for model in load().chat_models()]
@@ -63,6 +64,9 @@ def test_a_thousand_mixed_requests_are_a_thousand_records_and_every_sum_agrees(i
     assert {model: int(amount) for model, amount in charges} == expected
     assert {model: int(amount) for model, amount in rollups} == expected
     assert _count(installed, "estimated") == 0
+    total = sum(expected.values())
+    points = f"{total // 10**12}.{total % 10**12:012d}".rstrip("0")
+    assert points in _usage_page(installed, web)
 
 
 def test_killing_the_web_process_loses_no_request_whose_end_was_seen(installed: Installation) -> None:
@@ -94,6 +98,19 @@ def test_killing_the_web_process_loses_no_request_whose_end_was_seen(installed: 
     # Calls that the kill cut are found too: each request the client saw begin has its record.
     assert begun <= records.keys()
     assert {records[key][1] for key in records.keys() - ended} <= {"interrupted", "ok", "client_gone"}
+
+
+def _usage_page(installed: Installation, web: WebProcess) -> str:
+    """What the owner reads."""
+    with httpx.Client(base_url=web.url, follow_redirects=True, timeout=30) as browser:
+        browser.get("/accounts/login/")
+        form = {
+            "login": installed.email,
+            "password": installed.password,
+            "csrfmiddlewaretoken": browser.cookies["tf_csrf"],
+        }
+        browser.post("/accounts/login/", data=form, headers={"Referer": web.url})
+        return browser.get("/usage/").text
 
 
 def _count(installed: Installation, condition: str) -> int:
