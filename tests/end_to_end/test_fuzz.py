@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gateway.openapi import BODIES, body_schema
 from tests.documents import data_url, png
 from tests.gateway.test_openapi import PROBES, takes
-from tests.installation import Installation
+from tests.installation import Installation, WebProcess
 
 PATHS = list(BODIES)
 EXAMPLES = settings(
@@ -60,10 +60,9 @@ RAW: list[bytes] = [
 
 
 @pytest.fixture(scope="module")
-def client(demo_installation: Installation) -> Iterator[httpx.Client]:
-    web = demo_installation.start_web()
+def client(demo_web: WebProcess, demo_installation: Installation) -> Iterator[httpx.Client]:
     headers = {"authorization": f"Bearer {demo_installation.secret}"}
-    with httpx.Client(base_url=web.url, headers=headers, timeout=30) as client:
+    with httpx.Client(base_url=demo_web.url, headers=headers, timeout=30) as client:
         yield client
         assert client.get("/healthz").status_code == 200
 

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import openai
 import pytest
+from pydantic import BaseModel
 
 from gateway.catalog import load
+from tests.documents import data_url, png
 from tests.installation import Installation, WebProcess
 from tests.services import wait_until
 
 CHAT_MODELS = [model.id for model in load().chat_models()]
 THINKERS = [model.id for model in load().chat_models() if model.thinks_by_default]
+SEERS = [model.id for model in load().chat_models() if model.sees_images]
+TOOLS: Any = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "description": "Weather of a city",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        },
+    }
+]
 
 
 @pytest.fixture(scope="module")
-def web(demo_installation: Installation) -> WebProcess:
-    return demo_installation.start_web()
-
-
-@pytest.fixture(scope="module")
-def client(web: WebProcess, demo_installation: Installation) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{web.url}/v1", api_key=demo_installation.secret, max_retries=0) as client:
+def client(demo_web: WebProcess, demo_installation: Installation) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{demo_web.url}/v1", api_key=demo_installation.secret, max_retries=0) as client:
         yield client
 
 
@@ -89,27 +99,92 @@ def test_parameters_without_effect_are_named(client: openai.OpenAI) -> None:
 
 
 def test_tools_are_called_and_answered(client: openai.OpenAI) -> None:
-    tools: Any = [
-        {
-            "type": "function",
-            "function": {
-                "name": "get_weather",
-                "description": "Weather of a city",
-                "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-            },
-        }
-    ]
     messages: Any = [{"role": "user", "content": "What is the weather in Oslo?"}]
-    first = client.chat.completions.create(model=CHAT_MODELS[0], messages=messages, tools=tools, tool_choice="required")
+    first = client.chat.completions.create(model=CHAT_MODELS[0], messages=messages, tools=TOOLS, tool_choice="required")
     assert first.choices[0].finish_reason == "tool_calls"
     assert first.choices[0].message.tool_calls
     call = first.choices[0].message.tool_calls[0]
     messages += [first.choices[0].message, {"role": "tool", "tool_call_id": call.id, "content": "4 degrees"}]
-    second = client.chat.completions.create(model=CHAT_MODELS[0], messages=messages, tools=tools)
+    second = client.chat.completions.create(model=CHAT_MODELS[0], messages=messages, tools=TOOLS)
     assert second.choices[0].finish_reason == "stop"
+    assert "4 degrees" in (second.choices[0].message.content or "")
 
 
-def test_a_revoked_key_is_refused_from_the_next_request_on(demo_installation: Installation, web: WebProcess) -> None:
+@pytest.mark.parametrize("model_id", CHAT_MODELS)
+def test_streamed_tool_calls_are_put_together(client: openai.OpenAI, model_id: str) -> None:
+    asked: Any = [{"role": "user", "content": "What is the weather in Oslo? [[calls=2]] [[pace=0.005]]"}]
+    with client.chat.completions.stream(model=model_id, messages=asked, tools=TOOLS) as stream:
+        for _ in stream:
+            pass
+        calls = stream.get_final_completion().choices[0].message.tool_calls or []
+    assert [call.function.arguments for call in calls] == ['{"city":"Oslo"}'] * 2
+
+
+class River(BaseModel):
+    name: str
+    length: int
+
+
+def test_structured_output_is_parsed_whole_and_streamed(client: openai.OpenAI) -> None:
+    asked: Any = [{"role": "user", "content": "The river Rhine"}]
+    answer = client.chat.completions.parse(model=CHAT_MODELS[0], messages=asked, response_format=River)
+    assert answer.choices[0].message.parsed == River(name="Rhine", length=1)
+    with client.chat.completions.stream(model=CHAT_MODELS[0], messages=asked, response_format=River) as stream:
+        assert stream.get_final_completion().choices[0].message.parsed == River(name="Rhine", length=1)
+
+
+def test_json_mode(client: openai.OpenAI) -> None:
+    asked: Any = {
+        "messages": [{"role": "user", "content": "The river Rhine"}],
+        "response_format": {"type": "json_object"},
+    }
+    answer = client.chat.completions.create(model=CHAT_MODELS[0], **asked)
+    assert json.loads(answer.choices[0].message.content or "")["topic"] == "The river Rhine"
+
+
+@pytest.mark.parametrize("model_id", SEERS)
+def test_an_image(client: openai.OpenAI, model_id: str) -> None:
+    picture = {"type": "image_url", "image_url": {"url": data_url(png(64, 64), "image/png")}}
+    asked: Any = [{"role": "user", "content": [{"type": "text", "text": "What is this? [[tokens=4]]"}, picture]}]
+    answer = client.chat.completions.create(model=model_id, messages=asked)
+    assert answer.choices[0].message.content
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens > 16
+
+
+def test_the_async_client(demo_web: WebProcess, demo_installation: Installation) -> None:
+    async def ask() -> tuple[int, list[str]]:
+        own: Any = {"base_url": f"{demo_web.url}/v1", "api_key": demo_installation.secret, "max_retries": 0}
+        async with openai.AsyncOpenAI(**own) as client:
+            asked: Any = {"model": CHAT_MODELS[0], "messages": [{"role": "user", "content": "Hello [[tokens=5]]"}]}
+            stream = await client.chat.completions.create(**asked, stream=True)
+            said = [chunk.choices[0].delta.content or "" async for chunk in stream]
+            answer = await client.chat.completions.create(**asked)
+            return answer.usage.completion_tokens if answer.usage else 0, said
+
+    tokens, said = asyncio.run(ask())
+    assert tokens == 5
+    assert "".join(said).startswith("## Hello")
+
+
+def test_errors_are_the_clients_own(client: openai.OpenAI) -> None:
+    asked: Any = {"messages": [{"role": "user", "content": "Hello"}]}
+    for stream in (False, True):
+        with pytest.raises(openai.BadRequestError) as unknown:
+            client.chat.completions.create(model="gpt-7", stream=stream, **asked)
+        assert (unknown.value.param, unknown.value.type) == ("model", "invalid_request_error")
+        assert unknown.value.request_id
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("gpt-7")
+    with pytest.raises(openai.AuthenticationError):
+        client.with_options(api_key="rc-nothing").models.list()
+    with pytest.raises(openai.UnprocessableEntityError):
+        client.chat.completions.create(model="GLM-5.3-Flash", reasoning_effort="xhigh", **asked)
+
+
+def test_a_revoked_key_is_refused_from_the_next_request_on(
+    demo_installation: Installation, demo_web: WebProcess
+) -> None:
     made = demo_installation.run_python(
         "import django; django.setup()\n"
         "from accounts.models import Team\nfrom accounts.keys import issue_key\n"
@@ -117,7 +192,7 @@ def test_a_revoked_key_is_refused_from_the_next_request_on(demo_installation: In
         "print(issued.key.pk, issued.secret)"
     )
     number, secret = made.split()
-    with openai.OpenAI(base_url=f"{web.url}/v1", api_key=secret, max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{demo_web.url}/v1", api_key=secret, max_retries=0) as client:
         assert client.models.list().data
         demo_installation.manage("revoke_key", number)
         with pytest.raises(openai.AuthenticationError) as refused:
@@ -158,11 +233,11 @@ REJECTIONS = [
 
 @pytest.mark.parametrize(("model_id", "fields", "status", "text"), REJECTIONS)
 def test_rejections_keep_their_status_and_text(
-    web: WebProcess, demo_installation: Installation, model_id: str, fields: dict[str, Any], status: int, text: str
+    demo_web: WebProcess, demo_installation: Installation, model_id: str, fields: dict[str, Any], status: int, text: str
 ) -> None:
     body = {"model": model_id, "messages": [{"role": "user", "content": "Hello"}], **fields}
     headers = {"Authorization": f"Bearer {demo_installation.secret}"}
-    answer = httpx.post(f"{web.url}/v1/chat/completions", json=body, headers=headers)
+    answer = httpx.post(f"{demo_web.url}/v1/chat/completions", json=body, headers=headers)
     assert answer.status_code == status
     assert text in answer.json()["error"]["message"]
 

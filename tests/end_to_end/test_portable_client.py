@@ -27,13 +27,8 @@ AWKWARD: Any = {
 
 
 @pytest.fixture(scope="module")
-def web(demo_installation: Installation) -> WebProcess:
-    return demo_installation.start_web()
-
-
-@pytest.fixture(scope="module")
-def client(web: WebProcess, demo_installation: Installation) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{web.url}/v1", api_key=demo_installation.secret, max_retries=0) as client:
+def client(demo_web: WebProcess, demo_installation: Installation) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{demo_web.url}/v1", api_key=demo_installation.secret, max_retries=0) as client:
         yield client
 
 
