@@ -30,7 +30,7 @@ CALL = {"name": "get_weather", "arguments": '{"city":"Oslo"}'}
 def client_folder(request: pytest.FixtureRequest) -> Path:
     if not (shutil.which("node") and shutil.which("npm")):
         pytest.skip("node is not installed")
-    folder = Path(request.config.cache.mkdir("openai-of-node"))  # type: ignore[union-attr]
+    folder = Path(request.config.cache.mkdir("openai-of-node"))
     if not (folder / "node_modules" / "openai" / "package.json").exists():
         (folder / "package.json").write_text('{"private": true}')
         options = ["--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=0"]
