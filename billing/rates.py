@@ -7,8 +7,8 @@ import re
 import tomllib
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -22,6 +22,7 @@ from billing.pricing import RateError, price_ppt
 logger = logging.getLogger(__name__)
 LOADED_BY = "load_rates"
 BUILT_IN_RATES = Path(__file__).with_name("rates.toml")
+FOREVER = datetime.max.replace(tzinfo=UTC)
 
 type Row = tuple[str, str, Decimal, datetime]
 """Model, meter, rate, effective from."""
@@ -33,6 +34,15 @@ class _History(NamedTuple):
     moments: list[datetime]
     rates: list[dict[str, Decimal]]
     prices: list[dict[str, int]]
+
+
+class Stretch(NamedTuple):
+    """One model's prices (meter → picopoints a unit) from `begins_at` (included) to `ends_at` (not)."""
+
+    model: str
+    begins_at: datetime
+    ends_at: datetime
+    prices: Mapping[str, int]
 
 
 class RateCard:
@@ -57,6 +67,13 @@ class RateCard:
         """Meter → rate as it was entered: points per million units, per page for pages."""
         history, index = self._find(model, at)
         return history.rates[index] if history else {}
+
+    def stretches(self) -> Iterator[Stretch]:
+        """The whole card in pieces that do not overlap."""
+        for model, history in self._histories.items():
+            ends = [*history.moments[1:], FOREVER]
+            for begins_at, ends_at, prices in zip(history.moments, ends, history.prices, strict=True):
+                yield Stretch(model, begins_at, ends_at, prices)
 
     def _find(self, model: str, at: datetime) -> tuple[_History | None, int]:
         history = self._histories.get(model)

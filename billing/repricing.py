@@ -17,13 +17,53 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from billing.cells import AMOUNT_AT, UNITS_AT, Cells, team_ids
-from billing.models import Charge, Correction, PrunedDay, Repricing, SetAside, UsageRecord
-from billing.pricing import Part
+from billing.cells import AMOUNT_AT, UNITS_AT, Cell, Cells, quarter_of, team_ids
+from billing.models import Charge, Correction, PrunedDay, Repricing, SetAside, Source, UsageRecord
+from billing.pricing import Part, Usage, charges, is_unpriced, units_of
 from billing.rates import RateCard
-from billing.rating import Waiting, rate
 
 BATCH = 1_000
+
+
+class Priced(NamedTuple):
+    """The columns of a record that its price depends on, in the order they are read."""
+
+    id: UUID
+    team_id: int
+    key_id: int
+    member_id: int
+    model: str
+    endpoint: str
+    source: str
+    status: int
+    started_at: datetime
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    pages: int
+    characters: int
+
+    @property
+    def cell(self) -> Cell:
+        return Cell(self.team_id, quarter_of(self.started_at), *self[2:7])
+
+
+class Price(NamedTuple):
+    parts: list[Part]
+    unpriced: bool
+
+
+def price(record: Priced, card: RateCard) -> Price:
+    """What one record costs, as rating's statements charge it (a property test holds the two equal).
+
+    Charged is whatever a 2xx answer delivered, however it ended. A team's own endpoint counts units at no price.
+    """
+    if not 200 <= record.status < 300:
+        return Price([], False)
+    is_own = record.source == Source.DEDICATED
+    prices = {} if is_own else card.prices(record.model, record.started_at)
+    units = units_of(Usage(*record[-5:]), has_cache_rate=is_own or "cache_read" in prices)
+    return Price(charges(units, prices), not is_own and is_unpriced(units, prices))
 
 
 class RepricingError(ValueError):
@@ -64,7 +104,7 @@ class Outcome:
 
 
 class _Change(NamedTuple):
-    record: Waiting
+    record: Priced
     before: dict[str, Part]
     after: dict[str, Part]
     unpriced: bool
@@ -89,7 +129,7 @@ def reprice(order: Order, *, dry_run: bool) -> Outcome:
     return outcome
 
 
-def _batch(order: Order, team_id: int, below: tuple[datetime, UUID] | None) -> list[Waiting]:
+def _batch(order: Order, team_id: int, below: tuple[datetime, UUID] | None) -> list[Priced]:
     """The next records, locked: of two runs at once, the later sees what the earlier booked."""
     rows = UsageRecord.objects.answered().filter(
         team_id=team_id, started_at__gte=order.start, started_at__lt=order.end, rated_at__isnull=False
@@ -99,12 +139,10 @@ def _batch(order: Order, team_id: int, below: tuple[datetime, UUID] | None) -> l
     if below:
         rows = rows.filter(started_at__gte=below[0]).filter(Q(started_at__gt=below[0]) | Q(id__gt=below[1]))
     locked = rows.order_by("started_at", "id").select_for_update()
-    return [Waiting(*row) for row in locked.values_list(*Waiting._fields)[:BATCH]]
+    return [Priced(*row) for row in locked.values_list(*Priced._fields)[:BATCH]]
 
 
-def _reprice_batch(
-    records: Sequence[Waiting], card: RateCard, order: Order, outcome: Outcome, *, dry_run: bool
-) -> None:
+def _reprice_batch(records: Sequence[Priced], card: RateCard, order: Order, outcome: Outcome, *, dry_run: bool) -> None:
     booked = parts_of([record.id for record in records])
     changes = list(_changes(records, booked, card, outcome.failed))
     for change in changes:
@@ -120,18 +158,18 @@ def _reprice_batch(
 
 
 def _changes(
-    records: Iterable[Waiting], booked: dict[UUID, dict[str, Part]], card: RateCard, failed: list[UUID]
+    records: Iterable[Priced], booked: dict[UUID, dict[str, Part]], card: RateCard, failed: list[UUID]
 ) -> Iterator[_Change]:
     for record in records:
         try:
-            rated = rate(record, card)
+            priced = price(record, card)
         except Exception:  # noqa: BLE001 -- a record that was set aside may still not be priceable
             failed.append(record.id)
             continue
         before = booked.get(record.id, {})
-        after = {part.meter: part for part in rated.parts}
+        after = {part.meter: part for part in priced.parts}
         if before != after:
-            yield _Change(record, before, after, rated.unpriced)
+            yield _Change(record, before, after, priced.unpriced)
 
 
 def _book(changes: Sequence[_Change], repricing: Repricing) -> None:

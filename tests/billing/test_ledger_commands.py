@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.conf import LazySettings
 from django.core.management import CommandError, call_command
+from django.db import DataError
 from django.db.models import F
 from django.utils import timezone
 
@@ -208,15 +209,19 @@ def test_other_models_and_times_keep_their_price() -> None:
 
 def test_a_record_that_was_set_aside_is_charged_by_a_repricing(monkeypatch: pytest.MonkeyPatch) -> None:
     record = make_record()
+    settle = rating.settle_given
 
-    def choke(*_arguments: Any) -> None:
-        raise ArithmeticError("poison")
+    def choke(*arguments: Any, charged: bool = True, **options: Any) -> Any:
+        if charged:
+            raise DataError("poison")
+        return settle(*arguments, charged=charged, **options)
 
     with monkeypatch.context() as broken:
-        broken.setattr(rating, "rate", choke)
+        broken.setattr(rating, "settle_oldest", choke)
+        broken.setattr(rating, "settle_given", choke)
         rate_all()
     aside = SetAside.objects.get()
-    assert (aside.record_id, aside.reason) == (record.id, "ArithmeticError: poison")
+    assert (aside.record_id, aside.reason) == (record.id, "DataError: poison")
     assert "1 set aside, 1 unpriced" in run("reconcile")
     run("reprice", *PERIOD)
     assert totals()["amount_ppt"] == EXAMPLE_PPT

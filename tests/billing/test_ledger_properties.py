@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
 from billing.models import Charge, Correction, Rate, Repricing, Rollup, UsageRecord
-from billing.pricing import Usage
+from billing.pricing import METERS, Part, Usage
 from billing.quota import Period, price_of, used_ppt
 from billing.rates import RateCard
 from billing.rating import rate_batch
 from billing.reconciliation import reconcile
+from billing.repricing import Priced, price
 from billing.request_log import amounts_of
 from gateway.usage import read_usage
 from tests.billing.factories import make_rate, make_record, rate_all
@@ -46,6 +47,17 @@ requests = st.fixed_dictionaries(
         "characters": st.integers(-1, 100),
         "minute": st.integers(0, 24 * 60 - 1),
     }
+)
+# Any history of any meter, with moments that requests begin at.
+card_rows = st.lists(
+    st.tuples(
+        st.sampled_from(["priced", "half-priced"]),
+        st.sampled_from(METERS),
+        st.decimals(0, 9, places=6, allow_nan=False, allow_infinity=False),
+        st.integers(-1, 24 * 60),
+    ),
+    max_size=12,
+    unique_by=lambda row: (row[0], row[1], row[3]),
 )
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -111,6 +123,27 @@ class LedgerProperties(TestCase):
         rate_all()
         assert ledger() == first
         assert used_ppt(team_id=7, period=DAY) == waiting
+
+    @QUICK
+    @given(st.lists(requests, min_size=1, max_size=12), card_rows)
+    def test_the_database_charges_what_python_works_out(
+        self, some: list[dict[str, Any]], rows: list[tuple[str, str, Decimal, int]]
+    ) -> None:
+        """`price` is what repricing goes by, and its parts make the total that admission reckons with."""
+        for model, meter, rate, minute in rows:
+            make_rate(model=model, meter=meter, rate=str(rate), effective_from=DAY.start + timedelta(minutes=minute))
+        put(some, list(range(len(some))))
+        records = [Priced(*row) for row in UsageRecord.objects.values_list(*Priced._fields)]
+        rate_all()
+        card = RateCard.load()
+        for record in records:
+            due = price(record, card)
+            booked = Charge.objects.filter(record_id=record.id).values_list(*Part._fields)
+            assert sorted(booked) == sorted(due.parts)
+            assert UsageRecord.objects.get(id=record.id).unpriced is due.unpriced
+            if due.parts and record.source != "dedicated":
+                total = price_of(card, record.model, Usage(*record[-5:]), record.started_at)
+                assert total == sum(part.amount_ppt for part in due.parts)
 
     @QUICK
     @given(st.lists(requests, min_size=1, max_size=12))

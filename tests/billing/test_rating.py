@@ -13,7 +13,7 @@ from django.db.models import Sum
 from accounts.keys import issue_key
 from accounts.models import ApiKey, Team
 from billing import rating
-from billing.models import Charge, Rollup, UsageRecord
+from billing.models import Charge, Rollup, SetAside, UsageRecord
 from billing.rates import load_rates
 from billing.rating import rate_batch, rate_waiting
 from tests.billing.factories import STARTED, charges_of, make_rate, make_record, rate_all, totals
@@ -169,26 +169,48 @@ def test_counts_that_no_upstream_can_mean_are_limited() -> None:
     assert charges_of(record) == {"input": (10**8, 140_000, 14 * 10**12)}
 
 
-def test_a_record_that_cannot_be_rated_does_not_hold_up_the_rest(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_record_that_cannot_be_rated_does_not_hold_up_the_rest(caplog: pytest.LogCaptureFixture) -> None:
+    """Its sum has no room left in 64 bits."""
     good = [make_record() for _ in range(6)]
     bad = make_record(team_id=66, started_at=STARTED - timedelta(hours=1))
-    plain_rate = rating.rate
-
-    def rate_or_choke(record: rating.Waiting, card: Any) -> rating.Rated:
-        if record.id == bad.id:
-            raise ArithmeticError("poison")
-        return plain_rate(record, card)
-
-    monkeypatch.setattr(rating, "rate", rate_or_choke)
+    cell = {name: getattr(bad, name) for name in ("team_id", "key_id", "member_id", "model", "endpoint", "source")}
+    full = Rollup.objects.create(quarter_at=datetime(2026, 11, 1, 9, tzinfo=UTC), amount_ppt=2**63 - 1, **cell)
     assert rate_all(limit=3) == 7
     assert Charge.objects.filter(record__in=good).aggregate(Sum("amount_ppt")) == {"amount_ppt__sum": 6 * EXAMPLE_PPT}
+    assert not charges_of(bad)
     bad.refresh_from_db()
     assert bad.rated_at is not None
     assert bad.unpriced
-    assert totals()["requests"] == 7
+    full.refresh_from_db()
+    assert (full.requests, full.amount_ppt, full.input_units) == (1, 2**63 - 1, 0)
+    aside = SetAside.objects.get()
+    assert aside.record_id == bad.id
+    assert aside.reason.startswith(("DataError: ", "IntegrityError: "))
     assert str(bad.id) in caplog.text
+
+
+def test_a_batch_whose_sum_has_no_room_is_rated_in_parts(caplog: pytest.LogCaptureFixture) -> None:
+    """Together they are more than a cell holds, alone the first of them is not."""
+    make_rate(model="gold", meter="input", rate="90000", effective_from=STARTED)
+    first, second = (
+        make_record(model="gold", prompt_tokens=10**8, cached_tokens=0, completion_tokens=0) for _ in range(2)
+    )
+    assert rate_all() == 2
+    assert charges_of(first) == {"input": (10**8, 9 * 10**10, 9 * 10**18)}
+    assert SetAside.objects.get().record_id == second.id
+    assert totals()["requests"] == 2
+    assert totals()["amount_ppt"] == 9 * 10**18
+
+
+def test_a_charge_that_has_no_room_in_a_sum_is_set_aside_alone() -> None:
+    for meter in ("input", "output"):
+        make_rate(model="gold", meter=meter, rate="90000", effective_from=STARTED)
+    bad = make_record(model="gold", prompt_tokens=10**8, cached_tokens=0, completion_tokens=10**8)
+    make_record()
+    assert rate_all() == 2
+    assert SetAside.objects.get().record_id == bad.id
+    assert totals()["amount_ppt"] == EXAMPLE_PPT
+    assert totals()["requests"] == 2
 
 
 def test_a_record_delivered_again_after_its_removal_is_not_charged_twice() -> None:
@@ -211,7 +233,7 @@ def test_a_database_in_trouble_leaves_the_batch_for_the_next_time(monkeypatch: p
         raise OperationalError("server closed the connection")
 
     with monkeypatch.context() as broken:
-        broken.setattr(rating, "_insert_charges", fail)
+        broken.setattr(rating, "settle_oldest", fail)
         with pytest.raises(OperationalError):
             rate_batch()
     assert not Charge.objects.exists()
