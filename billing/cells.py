@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -67,10 +69,25 @@ class Cells(dict[Cell, Sums]):
 
 
 def mark_stale(quarters: Iterable[tuple[int, datetime]]) -> None:
-    """The summed days of these quarter hours no longer count."""
+    """The summed days of these quarter hours no longer count.
+
+    Written whether they counted or not: whoever sums one of them meanwhile holds its row, and comes first.
+    """
+    by_team: defaultdict[int, list[datetime]] = defaultdict(list)
     for team_id, quarter_at in sorted(quarters):
-        days = SummedDay.objects.filter(team_id=team_id, starts_at__lte=quarter_at, ends_at__gt=quarter_at)
-        days.filter(is_stale=False).update(is_stale=True)
+        by_team[team_id].append(quarter_at)
+    for team_id, moments in by_team.items():
+        days = SummedDay.objects.filter(team_id=team_id, starts_at__lte=moments[-1], ends_at__gt=moments[0])
+        found = days.order_by("starts_at").values_list("pk", "starts_at", "ends_at")
+        stale = [pk for pk, start, end in found if _any_in(start, end, moments)]
+        if stale:
+            SummedDay.objects.filter(pk__in=stale).update(is_stale=True)
+
+
+def _any_in(start: datetime, end: datetime, moments: Sequence[datetime]) -> bool:
+    """Whether one of the moments, ascending, lies in the span."""
+    place = bisect_left(moments, start)
+    return place < len(moments) and moments[place] < end
 
 
 def _may_be_summed(cell: Cell) -> bool:

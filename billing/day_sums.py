@@ -1,89 +1,228 @@
-"""Whole days of a team's zone, summed once more from the quarter hours: a report of months then reads days.
+"""Days and months of a team's zone, summed once more when they are over: reports of long periods read those.
 
 The quarter hours stay the truth. A summed day is named by its two moments, so it serves every zone that has the same
-days, and no other. What comes late to a day (a record of a process long dead, a correction) makes it stale, and
-reports read its quarter hours again until it is summed anew.
+days, and no other. What comes late to a day (a record of a process long dead, a correction) makes it stale:
+reports read its quarter hours again, and the days of its month, until both are summed anew.
+
+A day is noted before it is summed, in a moment when nobody is adding to rollups. From then on whoever adds to it finds
+the note and marks it; a sum that was read before that mark does not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime, timedelta
+import logging
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, timedelta
+from itertools import islice
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from django.db import connection, transaction
-from django.db.models import Exists, Min, OuterRef
+from django.db import DataError, OperationalError, connection, transaction
+from django.db.models import Exists, Max, Min, OuterRef, QuerySet
 
 from accounts.models import Team
-from billing.buckets import midnight
+from billing.buckets import following_month, midnight
 from billing.cells import SUMMED_AFTER_SECONDS, SUMS
+from billing.latency import sum_latencies
 from billing.models import DayRollup, Rollup, SummedDay
 from billing.rebuilding import hold_up_raters
+from billing.report_models import LatencySpan, Level, Summary, SummedMonth
 
+logger = logging.getLogger(__name__)
 # A run gives way after so many days: beat and other tasks share its worker.
 MAX_DAYS = 500
-_WHO = ("team_id", "key_id", "member_id", "model", "endpoint", "source")
+_WHO = ("key_id", "member_id", "model", "endpoint", "source")
+_MODEL = ("model", "endpoint", "source")
+_NOTHING = {"key_id": "0", "member_id": "0", "model": "''", "endpoint": "''", "source": "''"}
 _DAY = timedelta(days=1)
 
-type Day = tuple[datetime, datetime]
-"""First moment and the next day's, in UTC."""
+type Span = tuple[datetime, datetime]
+"""First moment and the one that is the next span's, in UTC."""
 
 
 def summed_days(team_id: int, start: datetime, end: datetime) -> dict[datetime, datetime]:
-    """The days within a period that reports may take from `DayRollup`: start → end."""
-    days = SummedDay.objects.filter(team_id=team_id, starts_at__gte=start, ends_at__lte=end, is_stale=False)
-    return dict(days.values_list("starts_at", "ends_at"))
+    """The days within a period that reports may take as they are summed: start → end."""
+    return _fresh(SummedDay.objects.all(), team_id, start, end)
+
+
+def summed_months(team_id: int, start: datetime, end: datetime) -> dict[datetime, datetime]:
+    """The same of months; one counts while all of its days do."""
+    stale = SummedDay.objects.filter(
+        team_id=team_id, is_stale=True, starts_at__gte=OuterRef("starts_at"), ends_at__lte=OuterRef("ends_at")
+    )
+    return _fresh(SummedMonth.objects.exclude(Exists(stale)), team_id, start, end)
+
+
+def _fresh(rows: QuerySet[Any], team_id: int, start: datetime, end: datetime) -> dict[datetime, datetime]:
+    spans = rows.filter(team_id=team_id, starts_at__gte=start, ends_at__lte=end, is_stale=False)
+    return dict(spans.order_by("starts_at").values_list("starts_at", "ends_at"))
 
 
 def sum_days(*, now: datetime, limit: int = MAX_DAYS) -> int:
-    """Sum what is over and not summed, up to `limit` days; returns how many."""
+    """Sum what is over and not summed, up to `limit` days, and the months that are whole; returns how many days."""
     closed = now - timedelta(seconds=SUMMED_AFTER_SECONDS)
     count = 0
     for team in Team.objects.filter(Exists(Rollup.objects.filter(team_id=OuterRef("pk")))).order_by("pk"):
-        for day in _missing(team, closed):
-            if count >= limit:
-                return count
-            _sum(team.pk, day)
-            count += 1
+        try:
+            count += _sum_team(team, closed, limit=limit - count)
+        except (DataError, OperationalError):
+            # A sum beyond 63 bits, a lock not had in time: the team's reports read its quarter hours meanwhile.
+            logger.exception("Days of team %s could not be summed", team.pk)
+        if count >= limit:
+            break
     return count
 
 
-def _missing(team: Team, closed: datetime) -> Iterator[Day]:
-    """Days that went stale, then those since the last one, oldest first."""
-    known = SummedDay.objects.filter(team_id=team.pk)
-    yield from list(known.filter(is_stale=True).order_by("starts_at").values_list("starts_at", "ends_at"))
+def _sum_team(team: Team, closed: datetime, *, limit: int) -> int:
     zone = ZoneInfo(team.time_zone)
-    latest = known.order_by("-starts_at").values_list("starts_at", "ends_at").first()
-    if latest and _is_day(latest, zone):
-        day = latest[1].astimezone(zone).date()
+    _forget_other_days(team.pk, zone)
+    days = list(islice(_missing_days(team.pk, zone, closed), limit))
+    _note(SummedDay, team.pk, days)
+    for day in days:
+        _sum_day(team.pk, day)
+    months = list(_missing_months(team.pk, zone))
+    _note(SummedMonth, team.pk, months)
+    for month in months:
+        _sum_month(team.pk, month)
+    return len(days)
+
+
+# -- which --------------------------------------------------------------------------------------
+
+
+def _missing_days(team_id: int, zone: ZoneInfo, closed: datetime) -> Iterator[Span]:
+    """Days that went stale, then those since the last one, oldest first."""
+    known = SummedDay.objects.filter(team_id=team_id)
+    yield from list(known.filter(is_stale=True).order_by("starts_at").values_list("starts_at", "ends_at"))
+    latest = known.order_by("-starts_at").values_list("ends_at", flat=True).first()
+    if latest:
+        day = latest.astimezone(zone).date()
     else:
-        # None yet, or the team has moved: its days are other ones now.
-        first = Rollup.objects.filter(team_id=team.pk).aggregate(first=Min("quarter_at"))["first"]
-        day = first.astimezone(zone).date()
+        first = Rollup.objects.filter(team_id=team_id).aggregate(first=Min("quarter_at"))["first"]
+        # From the first of the month: a month is whole when all of its days are summed, empty ones too.
+        day = first.astimezone(zone).date().replace(day=1)
     while (end := midnight(day + _DAY, zone)) <= closed:
         yield midnight(day, zone), end
         day += _DAY
 
 
-def _is_day(day: Day, zone: ZoneInfo) -> bool:
+def _missing_months(team_id: int, zone: ZoneInfo) -> Iterator[Span]:
+    """Months that are not summed, or stale, and whose days all count."""
+    days = SummedDay.objects.filter(team_id=team_id)
+    edges = days.aggregate(first=Min("starts_at"), last=Max("ends_at"))
+    first, last = edges["first"], edges["last"]
+    if not first or not last:
+        return
+    unfit = {_month_of(at, zone) for at in days.filter(is_stale=True).values_list("starts_at", flat=True)}
+    there = {_month_of(at, zone) for at in summed_months(team_id, first, last)}
+    month = _month_of(first, zone)
+    while (end := midnight(following_month(month), zone)) <= last:
+        if month not in unfit and month not in there:
+            yield midnight(month, zone), end
+        month = following_month(month)
+
+
+def _month_of(at: datetime, zone: ZoneInfo) -> date:
+    return at.astimezone(zone).date().replace(day=1)
+
+
+@transaction.atomic
+def _forget_other_days(team_id: int, zone: ZoneInfo) -> None:
+    """After a team has moved its days are other ones; two kinds of them must not lie side by side."""
+    latest = (
+        SummedDay.objects.filter(team_id=team_id).order_by("-starts_at").values_list("starts_at", "ends_at").first()
+    )
+    if latest is None or _is_day(latest, zone):
+        return
+    for model in (SummedDay, SummedMonth, DayRollup, Summary):
+        model.objects.filter(team_id=team_id).delete()
+
+
+def _is_day(day: Span, zone: ZoneInfo) -> bool:
     local = day[0].astimezone(zone).date()
     return day == (midnight(local, zone), midnight(local + _DAY, zone))
 
 
 @transaction.atomic
-def _sum(team_id: int, day: Day) -> None:
-    """Nobody adds to a rollup meanwhile; who does so later finds the day and marks it stale."""
-    hold_up_raters()
-    starts_at, ends_at = (connection.ops.adapt_datetimefield_value(moment) for moment in day)
-    who, sums = ", ".join(_WHO), ", ".join(f"SUM({name})" for name in SUMS)
+def _note[M: (SummedDay, SummedMonth)](model: type[M], team_id: int, spans: Sequence[Span]) -> None:
+    """As stale ones, while nobody has rollups on the way: later additions find them."""
+    if spans:
+        hold_up_raters()
+        noted = [model(team_id=team_id, starts_at=start, ends_at=end, is_stale=True) for start, end in spans]
+        model._default_manager.bulk_create(noted, ignore_conflicts=True)
+
+
+# -- summing ------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def _sum_day(team_id: int, day: Span) -> None:
+    noted = SummedDay.objects.select_for_update().get(team_id=team_id, starts_at=day[0])
     DayRollup.objects.filter(team_id=team_id, day_at=day[0]).delete()
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO {DayRollup._meta.db_table} (day_at, {who}, {', '.join(SUMS)})"  # noqa: S608 -- the model's own names
-            f" SELECT %s, {who}, {sums} FROM {Rollup._meta.db_table}"
-            f" WHERE team_id = %s AND quarter_at >= %s AND quarter_at < %s GROUP BY {who}",
-            [starts_at, team_id, starts_at, ends_at],
-        )
-    SummedDay.objects.update_or_create(
-        team_id=team_id, starts_at=day[0], defaults={"ends_at": day[1], "is_stale": False}
-    )
+    levels = (Level.MODEL_QUARTER, Level.MODEL_DAY, Level.KEY_DAY, Level.MEMBER_DAY)
+    Summary.objects.filter(team_id=team_id, level__in=levels, starts_at__gte=day[0], starts_at__lt=day[1]).delete()
+    if Rollup.objects.filter(team_id=team_id, quarter_at__gte=day[0], quarter_at__lt=day[1]).exists():
+        rollups = _Rows(Rollup._meta.db_table, "quarter_at", team_id, day)
+        cells = _Rows(DayRollup._meta.db_table, "day_at", team_id, day)
+        rollups.add_days()
+        rollups.add(Level.MODEL_QUARTER, _MODEL, starts_at="quarter_at")
+        cells.add(Level.MODEL_DAY, _MODEL)
+        cells.add(Level.KEY_DAY, ("key_id",))
+        cells.add(Level.MEMBER_DAY, ("member_id",))
+    sum_latencies(team_id, *day, span=LatencySpan.DAY)
+    SummedMonth.objects.filter(team_id=team_id, starts_at__lte=day[0], ends_at__gte=day[1]).update(is_stale=True)
+    noted.is_stale = False
+    noted.save(update_fields=["is_stale"])
+
+
+@transaction.atomic
+def _sum_month(team_id: int, month: Span) -> None:
+    noted = SummedMonth.objects.select_for_update().get(team_id=team_id, starts_at=month[0])
+    days = SummedDay.objects.filter(team_id=team_id, starts_at__gte=month[0], ends_at__lte=month[1])
+    if days.filter(is_stale=True).exists():
+        return
+    levels = (Level.MODEL_MONTH, Level.KEY_MONTH, Level.MEMBER_MONTH, Level.CELL_MONTH)
+    Summary.objects.filter(team_id=team_id, level__in=levels, starts_at=month[0]).delete()
+    table = Summary._meta.db_table
+    for level, days_level, columns in (
+        (Level.MODEL_MONTH, Level.MODEL_DAY, _MODEL),
+        (Level.KEY_MONTH, Level.KEY_DAY, ("key_id",)),
+        (Level.MEMBER_MONTH, Level.MEMBER_DAY, ("member_id",)),
+    ):
+        _Rows(table, "starts_at", team_id, month, level=days_level).add(level, columns)
+    _Rows(DayRollup._meta.db_table, "day_at", team_id, month).add(Level.CELL_MONTH, _WHO)
+    sum_latencies(team_id, *month, span=LatencySpan.MONTH)
+    noted.is_stale = False
+    noted.save(update_fields=["is_stale"])
+
+
+class _Rows:
+    """A team's rows of one table within a span, to be added up into coarser ones by one statement each."""
+
+    def __init__(self, table: str, time: str, team_id: int, span: Span, *, level: Level | None = None) -> None:
+        self._starts_at, ends_at = (connection.ops.adapt_datetimefield_value(moment) for moment in span)
+        self._from = f"FROM {table} WHERE team_id = %s AND {time} >= %s AND {time} < %s"
+        self._of: list[Any] = [team_id, self._starts_at, ends_at]
+        if level is not None:
+            self._from += " AND level = %s"
+            self._of.append(int(level))
+
+    def add_days(self) -> None:
+        who = ", ".join(("team_id", *_WHO))
+        self._insert(f"{DayRollup._meta.db_table} (day_at, {who}", f"%s, {who}", [self._starts_at], by=who)
+
+    def add(self, level: Level, columns: tuple[str, ...], *, starts_at: str = "") -> None:
+        """`starts_at` names the column whose times the new rows keep; else all of them begin as the span does."""
+        values = [name if name in columns else _NOTHING[name] for name in _WHO]
+        by = ", ".join(("team_id", *columns, *([starts_at] if starts_at else [])))
+        chosen = f"%s, {starts_at or '%s'}, team_id, {', '.join(values)}"
+        given = [int(level)] if starts_at else [int(level), self._starts_at]
+        self._insert(f"{Summary._meta.db_table} (level, starts_at, team_id, {', '.join(_WHO)}", chosen, given, by=by)
+
+    def _insert(self, into: str, chosen: str, given: list[Any], *, by: str) -> None:
+        sums = ", ".join(f"SUM({name})" for name in SUMS)
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"INSERT INTO {into}, {', '.join(SUMS)}) SELECT {chosen}, {sums} {self._from} GROUP BY {by}",
+                [*given, *self._of],
+            )

@@ -235,6 +235,11 @@ class Rollup(Sums):
                 name="one_rollup_per_cell",
             )
         ]
+        indexes = [
+            # Few keys or members of a team that has many, over a long time.
+            models.Index(fields=["team_id", "key_id", "quarter_at"], name="rollup_by_key"),
+            models.Index(fields=["team_id", "member_id", "quarter_at"], name="rollup_by_member"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.quarter_at:%Y-%m-%d %H:%M} {self.model}"
@@ -251,6 +256,10 @@ class DayRollup(Sums):
                 fields=["team_id", "day_at", "key_id", "member_id", "model", "endpoint", "source"],
                 name="one_day_rollup_per_cell",
             )
+        ]
+        indexes = [
+            models.Index(fields=["team_id", "key_id", "day_at"], name="day_rollup_by_key"),
+            models.Index(fields=["team_id", "member_id", "day_at"], name="day_rollup_by_member"),
         ]
 
     def __str__(self) -> str:
@@ -384,3 +393,7 @@ class Reconciliation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.created_at:%Y-%m-%d %H:%M}: {self.differences}"
+
+
+# Django looks for an app's models here.
+import billing.report_models  # noqa: E402, F401 -- below what it is built on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
@@ -9,23 +10,30 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from django.core.management import call_command
+from django.db.models import Sum
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
 from accounts.models import Team
-from billing.buckets import Interval
-from billing.day_sums import sum_days
+from billing.buckets import QUARTER, Interval
+from billing.cells import mark_stale
+from billing.day_sums import sum_days, summed_months
 from billing.models import DayRollup, Rollup, SummedDay
 from billing.rates import load_rates
 from billing.reconciliation import reconcile
-from billing.reports import GroupBy, UsageQuery
+from billing.report_models import Level, Summary, SummedMonth
+from billing.reports import GroupBy, Sums, UsageQuery
 from tests.billing.factories import make_rate, make_record, rate_all
 
 # New York's clock goes back on 1 November 2026: a day of 25 hours.
 START, END = datetime(2026, 10, 30, tzinfo=UTC), datetime(2026, 11, 4, tzinfo=UTC)
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
-ZONES = ["America/New_York", "Asia/Kathmandu", "Asia/Shanghai", "UTC"]
+ZONES = ["America/New_York", "Asia/Kathmandu", "Asia/Shanghai", "Australia/Lord_Howe", "UTC"]
+# Clocks change in it, and months begin.
+SPRING = datetime(2026, 2, 25, tzinfo=UTC)
+DAYS = 45
+VALUES = {GroupBy.KEY: 3, GroupBy.MEMBER: 1, GroupBy.MODEL: "m1", GroupBy.ENDPOINT: "chat", GroupBy.SOURCE: "api"}
 
 
 @pytest.fixture
@@ -54,7 +62,8 @@ def readable_from_days(team: Team) -> int:
 def test_a_report_reads_days_where_it_can(team: Team) -> None:
     use(team, list(range(0, 120, 5)))
     before = {zone: cells(team, zone) for zone in ZONES}
-    assert sum_days(now=NOW) == 7
+    # From the first of the month of the first request.
+    assert sum_days(now=NOW) == 35
     assert sum_days(now=NOW) == 0
     assert {zone: cells(team, zone) for zone in ZONES} == before
     # From New York's first midnight to its last within the period.
@@ -64,8 +73,38 @@ def test_a_report_reads_days_where_it_can(team: Team) -> None:
 def test_a_day_is_summed_when_it_has_been_over_for_a_while(team: Team) -> None:
     use(team, [10])
     midnight = datetime(2026, 10, 31, 4, tzinfo=UTC)
-    assert sum_days(now=midnight + timedelta(hours=1, minutes=59)) == 0
+    assert sum_days(now=midnight + timedelta(hours=1, minutes=59)) == 29
     assert sum_days(now=midnight + timedelta(hours=2)) == 1
+
+
+def test_a_month_is_summed_once_all_its_days_are(team: Team) -> None:
+    use(team, [10, 40])
+    new_year = datetime(2026, 11, 1, 4, tzinfo=UTC)
+    sum_days(now=new_year + timedelta(hours=1))
+    assert SummedMonth.objects.count() == 0
+    sum_days(now=new_year + timedelta(hours=2))
+    month = SummedMonth.objects.get()
+    assert (month.starts_at, month.ends_at, month.is_stale) == (datetime(2026, 10, 1, 4, tzinfo=UTC), new_year, False)
+    # A report of all October reads the month alone.
+    DayRollup.objects.all().delete()
+    Summary.objects.exclude(level__gte=Level.MODEL_MONTH).delete()
+    Rollup.objects.all().delete()
+    october = UsageQuery(team.pk, month.starts_at, month.ends_at, ZoneInfo(team.time_zone), Interval.MONTH)
+    for by in GroupBy:
+        assert replace(october, group_by=(by,)).run().total.requests == 2
+    assert replace(october, group_by=(GroupBy.KEY, GroupBy.MODEL)).run().total.requests == 2
+
+
+def test_what_comes_late_makes_its_month_wait_for_the_day(team: Team) -> None:
+    use(team, [10])
+    sum_days(now=NOW)
+    assert len(summed_months(team.pk, SPRING, END)) == 1
+    use(team, [11])
+    assert summed_months(team.pk, SPRING, END) == {}
+    sum_days(now=NOW)
+    assert len(summed_months(team.pk, SPRING, END)) == 1
+    month = Summary.objects.filter(level=Level.MODEL_MONTH)
+    assert month.aggregate(total=Sum("requests"))["total"] == 2
 
 
 def test_what_comes_late_counts_at_once_and_is_summed_again(team: Team) -> None:
@@ -106,7 +145,19 @@ def test_a_team_that_moves_has_its_days_summed_anew(team: Team) -> None:
 
 def test_a_run_gives_way_and_the_next_goes_on(team: Team) -> None:
     use(team, [10, 90])
-    assert [sum_days(now=NOW, limit=4), sum_days(now=NOW, limit=4), sum_days(now=NOW, limit=4)] == [4, 2, 0]
+    assert [sum_days(now=NOW, limit=20) for _ in range(3)] == [20, 15, 0]
+    assert SummedMonth.objects.filter(is_stale=False).count() == 1
+
+
+def test_a_team_whose_sums_do_not_fit_keeps_nobody_else_waiting(team: Team, caplog: pytest.LogCaptureFixture) -> None:
+    use(team, [10, 11])
+    Rollup.objects.update(amount_ppt=2**63 - 1)
+    other = Team.objects.create(name="B", time_zone="UTC")
+    use(other, [10])
+    sum_days(now=NOW)
+    assert f"Days of team {team.pk} could not be summed" in caplog.text
+    assert SummedDay.objects.filter(team_id=other.pk, is_stale=False).count() == 35
+    assert sum(sums.amount_ppt for sums in cells(team, "UTC").values()) == 2 * (2**63 - 1)
 
 
 def test_an_edited_day_is_a_difference(team: Team) -> None:
@@ -118,29 +169,54 @@ def test_an_edited_day_is_a_difference(team: Team) -> None:
     ]
 
 
-class DayProperties(TestCase):
-    @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    @given(
-        st.lists(st.integers(0, 119), min_size=1, max_size=10),
-        st.lists(st.integers(0, 119), max_size=3),
-        st.sampled_from(ZONES),
-        st.sampled_from(ZONES),
-        st.sampled_from([Interval.DAY, Interval.MONTH, Interval.HOUR]),
-        st.integers(0, 400),
-        st.integers(1, 400),
-    )
-    def test_reports_are_the_same_with_and_without_summed_days(
-        self, hours: list[int], late: list[int], home: str, zone: str, interval: Interval, quarters: int, length: int
-    ) -> None:
-        load_rates()
-        team = Team.objects.create(name="A", time_zone=home)
-        use(team, hours)
-        sum_days(now=NOW)
-        use(team, late)
-        start = START + timedelta(minutes=15 * quarters)
-        query = UsageQuery(
-            team.pk, start, start + timedelta(minutes=15 * length), ZoneInfo(zone), interval, (GroupBy.KEY,)
+def make_rollups(team: Team, moments: list[int]) -> None:
+    """Quarter hours of a spring, each of a key, member, model and source of its own."""
+    Rollup.objects.bulk_create(
+        Rollup(
+            team_id=team.pk,
+            quarter_at=SPRING + number * QUARTER,
+            key_id=number % 5,
+            member_id=number % 3,
+            model=f"m{number % 4}",
+            endpoint="chat" if number % 2 else "ocr",
+            source="api" if number % 7 else "playground",
+            requests=1 + number % 9,
+            errors=number % 2,
+            input_units=number,
+            amount_ppt=number * 1_000_003,
         )
-        found = query.run().cells
+        for number in sorted(set(moments))
+    )
+
+
+class SummedReports(TestCase):
+    @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.data())
+    def test_reports_are_the_same_with_and_without_summed_days(self, data: st.DataObject) -> None:
+        quarters = st.integers(0, DAYS * 96)
+        team = Team.objects.create(name="A", time_zone=data.draw(st.sampled_from(ZONES)))
+        make_rollups(team, data.draw(st.lists(quarters, min_size=1, max_size=60)))
+        sum_days(now=SPRING + timedelta(days=data.draw(st.integers(1, DAYS + 5))))
+        late = SPRING + data.draw(quarters) * QUARTER
+        mark_stale({(team.pk, late)})
+        start = SPRING + data.draw(quarters) * QUARTER
+        interval = data.draw(st.sampled_from(Interval))
+        length = data.draw(st.integers(1, 2_000 if interval == Interval.HOUR else DAYS * 96))
+        filters = data.draw(st.dictionaries(st.sampled_from(GroupBy), st.just(0), max_size=2))
+        named = {by: VALUES[by] for by in filters}
+        groups = data.draw(st.lists(st.sampled_from(GroupBy), min_size=1, max_size=2, unique=True))
+        zone = ZoneInfo(data.draw(st.sampled_from(ZONES)))
+        query = UsageQuery(team.pk, start, start + length * QUARTER, zone, interval, tuple(groups), named)
+        found, overview = query.run(), query.overview(top=2)
+        in_parts = [part.run() for part in query.parts(groups=10_000)]
         SummedDay.objects.all().delete()
-        assert found == query.run().cells
+        SummedMonth.objects.all().delete()
+        plain = query.run()
+        assert found.cells == plain.cells
+        assert (overview.by_bucket, overview.by_group) == (plain.by_bucket, plain.by_group)
+        assert overview.total == plain.total == query.total()
+        assert overview.cells.items() <= plain.cells.items()
+        assert {cell[1] for cell in plain.cells if cell[1] in overview.ranked[:2]} <= {
+            cell[1] for cell in overview.cells
+        }
+        assert Sums.of([Sums(), *(part.total for part in in_parts)]) == plain.total

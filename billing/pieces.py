@@ -1,0 +1,99 @@
+"""A period taken apart: months and days that are summed already, and the stretches that quarter hours have to fill.
+
+A span is taken where it lies in one bucket of the report as a whole, so each moment is read once, from one place.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import pairwise
+from typing import NamedTuple, Self
+
+from billing.day_sums import Span, summed_days, summed_months
+
+
+class Summed(NamedTuple):
+    """What of a period is summed: start → end, ascending."""
+
+    months: Mapping[datetime, datetime]
+    days: Mapping[datetime, datetime]
+
+    @classmethod
+    def within(cls, team_id: int, start: datetime, end: datetime) -> Self:
+        return cls(summed_months(team_id, start, end), summed_days(team_id, start, end))
+
+
+class Pieces(NamedTuple):
+    """Stretches, ascending, each a whole number of its kind; those that touch are one."""
+
+    months: list[Span]
+    days: list[Span]
+    quarters: list[Span]
+
+
+def pieces(edges: Sequence[datetime], summed: Summed) -> Pieces:
+    """The period between the first and the last edge, cut so that no piece crosses an edge between."""
+    found = Pieces([], [], [])
+    starts = sorted(summed.days.keys() | summed.months.keys())
+    for start, end in pairwise(edges):
+        at = start
+        while at < end:
+            at = _take(found, at, end, summed, starts)
+    return found
+
+
+def _take(found: Pieces, at: datetime, end: datetime, summed: Summed, starts: Sequence[datetime]) -> datetime:
+    """Put away what begins at a moment, the longest piece there is; returns where it ends."""
+    for kind, spans in ((found.months, summed.months), (found.days, summed.days)):
+        if until := _whole(spans, at, end):
+            _append(kind, at, until)
+            return until
+    until = _next(at, end, summed, starts)
+    _append(found.quarters, at, until)
+    return until
+
+
+def _whole(spans: Mapping[datetime, datetime], at: datetime, end: datetime) -> datetime | None:
+    until = spans.get(at)
+    return until if until and until <= end else None
+
+
+def _next(at: datetime, end: datetime, summed: Summed, starts: Sequence[datetime]) -> datetime:
+    """Where the next month or day begins that is over before the end; else the end."""
+    for place in range(bisect_right(starts, at), len(starts)):
+        start = starts[place]
+        if start >= end:
+            break
+        if _whole(summed.days, start, end) or _whole(summed.months, start, end):
+            return start
+    return end
+
+
+def _append(kind: list[Span], start: datetime, end: datetime) -> None:
+    if kind and kind[-1][1] == start:
+        kind[-1] = (kind[-1][0], end)
+    else:
+        kind.append((start, end))
+
+
+def common(stretches: Sequence[Span], others: Mapping[datetime, datetime]) -> tuple[list[Span], list[Span]]:
+    """The stretches' parts that lie in the other spans, and those that do not."""
+    inside: list[Span] = []
+    outside: list[Span] = []
+    ordered = sorted(others.items())
+    for start, end in stretches:
+        at = start
+        for begins, ends in ordered[max(0, bisect_left(ordered, (start, start)) - 1) :]:
+            if begins >= end:
+                break
+            first, last = max(begins, at), min(ends, end)
+            if first < last:
+                if at < first:
+                    _append(outside, at, first)
+                _append(inside, first, last)
+                at = last
+        if at < end:
+            _append(outside, at, end)
+    return inside, outside

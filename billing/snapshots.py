@@ -1,0 +1,56 @@
+"""Several reads of one moment of the ledger, each bounded in time on PostgreSQL.
+
+Raters go on meanwhile; without this a report's parts might be those of two moments and not add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import OperationalError, connection, transaction
+
+# A report takes a tenth of a second; what takes longer than this helps nobody and costs everybody.
+TIMEOUT_SECONDS = 10
+_CANCELLED = "57014"
+
+
+class TookTooLong(Exception):
+    """The database was stopped: the question is too large to be answered while somebody waits."""
+
+
+@contextmanager
+def one_moment(*, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[None]:
+    """Reads only. Within a transaction of the caller's it is that one's moment."""
+    if connection.in_atomic_block:
+        yield
+    elif connection.vendor == "postgresql":
+        yield from _on_postgresql(timeout_seconds)
+    else:
+        yield from _on_sqlite()
+
+
+def _on_postgresql(timeout_seconds: float) -> Iterator[None]:
+    try:
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;"
+                    f"SET LOCAL statement_timeout = {int(timeout_seconds * 1_000)}"
+                )
+            yield
+    except OperationalError as error:
+        if getattr(error.__cause__, "sqlstate", "") == _CANCELLED:
+            raise TookTooLong from error
+        raise
+
+
+def _on_sqlite() -> Iterator[None]:
+    """Django's own transactions take the write lock at once; this one only looks."""
+    with connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        try:
+            yield
+        finally:
+            # Nothing was written: both ends are the same.
+            cursor.execute("ROLLBACK")
