@@ -17,10 +17,12 @@ from gateway.caller import Caller
 from gateway.catalog import Endpoint
 from gateway.chat import call_headers
 from gateway.data_url import data_url
+from gateway.document_limits import UNREADABLE, Unfit, check_picture
 from gateway.errors import CallError, InvalidRequest, UpstreamUnavailable
 from gateway.http import JSON, Scope, read_body, send_answer
 from gateway.multipart import Part, is_multipart, read_multipart
 from gateway.ocr_schema import MAX_DOCUMENT_BYTES, OcrRequest, parse_ocr_request
+from gateway.pdfs import Pdfs, is_pdf
 from gateway.relay import Answer, Job
 from gateway.schema import Json, parse_json_object, to_json
 from gateway.ssrf import PUBLIC_ONLY, fetch
@@ -33,9 +35,10 @@ if TYPE_CHECKING:
 
 MAX_BODY_BYTES = 50 * 1024 * 1024
 GUARD = PUBLIC_ONLY
+PDF = "application/pdf"
 # By their first bytes: what a server or a browser calls a file is not always what it is.
 SIGNATURES = (
-    (b"%PDF-", "application/pdf"),
+    (b"%PDF-", PDF),
     (b"\x89PNG", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF8", "image/gif"),
@@ -48,17 +51,20 @@ async def serve(request: Request) -> None:
     raw = await read_body(request.scope, request.receive, limit_bytes=MAX_BODY_BYTES)
     # Tens of megabytes of base64 take a while; the other calls of this process go on meanwhile.
     ocr = await asyncio.to_thread(_parse, raw, _content_type(request.scope), request.runtime)
+    del raw
+    await _look_into(ocr, request.runtime.pdfs)
     answer, ticket = await request.begin(ocr_job(ocr), caller=caller, expected=_expected(ocr))
-    body = orjson.dumps(await _read(answer, ocr))
+    body = orjson.dumps(await read(answer, ocr, request.runtime.pdfs))
     headers = [JSON, *call_headers(answer.call, ticket, dropped=ocr.dropped)]
     await send_answer(request.send, status=200, headers=headers, body=body)
 
 
-async def read_document(runtime: Runtime, document: Json, *, caller: Caller) -> tuple[str, Json]:
-    """The same in process: the request's id and the answer. Raises CallError."""
+async def begin_document(runtime: Runtime, document: Json, *, caller: Caller) -> tuple[Answer, OcrRequest]:
+    """The same in process: `read` makes an answer of both. Raises CallError."""
     ocr = await asyncio.to_thread(parse_ocr_request, document, find_model=runtime.upstreams.card)
+    await _look_into(ocr, runtime.pdfs)
     answer, _ = await runtime.begin(ocr_job(ocr), caller=caller, expected=_expected(ocr))
-    return answer.call.request_id, await _read(answer, ocr)
+    return answer, ocr
 
 
 def ocr_job(ocr: OcrRequest) -> Job:
@@ -111,13 +117,35 @@ def media_type_of(data: bytes, claimed: str) -> str:
     return found or claimed or "application/octet-stream"
 
 
+async def _look_into(ocr: OcrRequest, pdfs: Pdfs) -> None:
+    """Raises InvalidRequest for what no backend should be given. What is neither PDF nor picture is left to it."""
+    document = ocr.document
+    if document.is_remote:
+        return
+    try:
+        pages = await examine(document.data, media_type=document.media_type, wanted=ocr.fields.get("pages"), pdfs=pdfs)
+    except Unfit as error:
+        raise InvalidRequest(error.message, code=error.code, param=error.param or document.param) from None
+    ocr.document = document.examined(pages=pages)
+
+
+async def examine(data: bytes, *, media_type: str, wanted: list[int] | None = None, pdfs: Pdfs) -> int:
+    """How many pages a document has. Raises Unfit unless those wanted (None: all) can be read."""
+    if is_pdf(data):
+        return await pdfs.examine(data, pages=wanted)
+    if media_type == PDF:
+        raise Unfit("The document is called a PDF and is none", code=UNREADABLE)
+    check_picture(data)
+    return 1
+
+
 # -- what goes out -------------------------------------------------------------------------------
 
 
-async def _read(answer: Answer, ocr: OcrRequest) -> Json:
+async def read(answer: Answer, ocr: OcrRequest, pdfs: Pdfs) -> Json:
     """Runs to its end even if the client has left: what the backend works for is metered."""
     if ocr.document.is_remote:
-        await _fetch(answer.call, ocr)
+        await _fetch(answer.call, ocr, pdfs)
     async with answer:
         document = _object(await answer.read(), ocr)
         document["model"] = ocr.model
@@ -126,12 +154,12 @@ async def _read(answer: Answer, ocr: OcrRequest) -> Json:
     return document
 
 
-async def _fetch(call: Call, ocr: OcrRequest) -> None:
-    param = f"document.{ocr.document.kind}"
+async def _fetch(call: Call, ocr: OcrRequest, pdfs: Pdfs) -> None:
     with _recorded(call):
-        found = await fetch(ocr.document.url, param=param, limit_bytes=MAX_DOCUMENT_BYTES, guard=GUARD)
+        found = await fetch(ocr.document.url, param=ocr.document.param, limit_bytes=MAX_DOCUMENT_BYTES, guard=GUARD)
         media_type = media_type_of(found.data, found.media_type)
         ocr.document = await asyncio.to_thread(ocr.document.fetched, media_type=media_type, data=found.data)
+        await _look_into(ocr, pdfs)
 
 
 @contextmanager

@@ -9,24 +9,27 @@ from urllib.parse import urlsplit
 
 from gateway.catalog import Endpoint
 from gateway.data_url import data_url, read_data_url
+from gateway.document_limits import MAX_PAGES
 from gateway.errors import InvalidRequest
 from gateway.fields import FindModel, Json, anything, flag, rebuild, refusal, served_model, text
 
 MAX_DOCUMENT_BYTES = 50 * 1024 * 1024
-MAX_PAGES = 1_000
 MAX_PAGE_NUMBER = 100_000
 MAX_URL_CHARACTERS = 8_192
 _RANGE = re.compile(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?", re.ASCII)
-# Page objects of a PDF, where they are not inside compressed streams.
-_PDF_PAGE = re.compile(rb"/Type\s*/Page\b(?!s)")
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """`kind` is document_url or image_url, `url` a data URL or one to be fetched. `pages` is a guess."""
+    """`kind` is document_url or image_url, `url` a data URL or one to be fetched.
+
+    `data` is what is in the data URL until it has been looked into; then `pages` are counted.
+    """
 
     kind: str
     url: str
+    data: bytes = field(default=b"", repr=False)
+    media_type: str = ""
     size_bytes: int = 0
     pages: int = 1
 
@@ -34,8 +37,16 @@ class Document:
     def is_remote(self) -> bool:
         return not self.url.startswith("data:")
 
+    @property
+    def param(self) -> str:
+        return f"document.{self.kind}"
+
     def fetched(self, *, media_type: str, data: bytes) -> Document:
-        return replace(self, url=data_url(media_type, data), size_bytes=len(data), pages=_page_objects(data))
+        url = data_url(media_type, data)
+        return replace(self, url=url, data=data, media_type=media_type, size_bytes=len(data))
+
+    def examined(self, *, pages: int) -> Document:
+        return replace(self, data=b"", pages=pages)
 
 
 @dataclass(slots=True)
@@ -129,7 +140,7 @@ def _document(value: Any) -> Document:
         inline = read_data_url(url, param=param, limit_bytes=MAX_DOCUMENT_BYTES)
         if not inline.data:
             raise refusal(param, "a document, and it is empty")
-        return Document(kind, f"data:{url[5:]}", len(inline.data), _page_objects(inline.data))
+        return Document(kind, f"data:{url[5:]}", inline.data, inline.media_type, len(inline.data))
     _check_remote(url, param)
     return Document(kind, url)
 
@@ -143,10 +154,3 @@ def _check_remote(url: str, param: str) -> None:
         usable = False
     if not usable or len(url) > MAX_URL_CHARACTERS or not url.isascii() or any(c <= " " for c in url):
         raise refusal(param, "a data URL or an https URL")
-
-
-def _page_objects(data: bytes) -> int:
-    """At least 1. A PDF that hides its pages in compressed streams counts as one until it is read."""
-    if b"%PDF-" not in data[:1024]:
-        return 1
-    return min(max(1, sum(1 for _ in _PDF_PAGE.finditer(data))), MAX_PAGES)

@@ -6,7 +6,6 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 from django.conf import settings
 
 from billing.journal import Fsync, Journal
@@ -19,6 +18,7 @@ from gateway.credentials import KeyRing
 from gateway.gates import Counters, LocalGates
 from gateway.guarded_transport import GuardedTransport
 from gateway.key_epochs import epoch_reader
+from gateway.pdfs import Pdfs
 from gateway.portable import adapt
 from gateway.redis_gates import RedisGates
 from gateway.relay import Answer, Job, Relay, RelaySettings
@@ -43,6 +43,8 @@ class RuntimeSettings:
     redis_url: str = ""
     lease_seconds: int = 60
     dedicated_allow: tuple[Network, ...] = ()
+    trusted_proxies: tuple[Network, ...] = ()
+    log_requests: bool = True
 
     @classmethod
     def from_django(cls) -> RuntimeSettings:
@@ -71,15 +73,19 @@ class RuntimeSettings:
             redis_url=settings.REDIS_URL,
             lease_seconds=settings.RATE_LIMIT_LEASE_SECONDS,
             dedicated_allow=settings.DEDICATED_ALLOW,
+            trusted_proxies=settings.TRUSTED_PROXIES,
+            log_requests=settings.LOG_REQUESTS,
         )
 
 
 class Runtime:
-    def __init__(self, config: RuntimeSettings, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(self, config: RuntimeSettings, *, transport: Transport | None = None) -> None:
         self.catalog = config.catalog
         self.journal = Journal(config.data_dir / "journal", fsync=config.journal_fsync)
         self.shipper = Shipper(self.journal)
-        self.request_log = RequestLog()
+        self.request_log = RequestLog() if config.log_requests else None
+        self.trusted_proxies = config.trusted_proxies
+        self.pdfs = Pdfs()
         self.transport = transport or Transport()
         self.upstreams = Upstreams(config.upstreams, catalog=config.catalog, transport=self.transport)
         self.relay = Relay(upstreams=self.upstreams, transport=self.transport, log=self.journal, settings=config.relay)
@@ -103,11 +109,13 @@ class Runtime:
         self.shipper.start()
 
     async def stop(self) -> None:
-        self.request_log.flush()
+        if self.request_log:
+            self.request_log.flush()
         await self.upstreams.stop()
         await self.admission.stop()
         await self.transport.aclose()
         await self.spaces.aclose()
+        await self.pdfs.aclose()
         await self.epoch.aclose()
         # The loop has nothing else to do: the last records are shipped before the process goes.
         self.shipper.stop()

@@ -32,16 +32,16 @@ async def serve(request: Request) -> None:
     raw = await read_body(request.scope, request.receive, limit_bytes=MAX_BODY_BYTES)
     asked = await asyncio.to_thread(_parse, raw, request.runtime)
     answer, ticket = await request.begin(systemone_job(asked), caller=caller, expected=_expected(asked))
-    body = orjson.dumps(await _decide(answer, asked))
+    body = orjson.dumps(await decide(answer, asked))
     headers = [JSON, *call_headers(answer.call, ticket, dropped=asked.dropped)]
     await send_answer(request.send, status=200, headers=headers, body=body)
 
 
-async def decide(runtime: Runtime, document: Json, *, caller: Caller) -> tuple[str, Json]:
-    """The same in process: the request's id and the answer. Raises CallError."""
+async def begin_decision(runtime: Runtime, document: Json, *, caller: Caller) -> tuple[Answer, SystemoneRequest]:
+    """The same in process: `decide` makes an answer of both. Raises CallError."""
     asked = await asyncio.to_thread(parse_systemone_request, document, find_model=runtime.upstreams.card)
     answer, _ = await runtime.begin(systemone_job(asked), caller=caller, expected=_expected(asked))
-    return answer.call.request_id, await _decide(answer, asked)
+    return answer, asked
 
 
 def _parse(raw: bytes, runtime: Runtime) -> SystemoneRequest:
@@ -65,7 +65,7 @@ def _prompt_bytes(asked: SystemoneRequest) -> int:
     return len(text) + media * TOKENS_PER_MEDIUM * BYTES_PER_TOKEN
 
 
-async def _decide(answer: Answer, asked: SystemoneRequest) -> Json:
+async def decide(answer: Answer, asked: SystemoneRequest) -> Json:
     """Runs to its end even if the client has left: what the backend works for is metered."""
     async with answer:
         try:

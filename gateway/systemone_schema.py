@@ -10,6 +10,7 @@ from typing import Any
 
 from gateway.catalog import Endpoint, Model
 from gateway.data_url import read_data_url
+from gateway.document_limits import Unfit, check_picture
 from gateway.errors import InvalidRequest
 from gateway.fields import FindModel, Json, anything, rebuild, refusal, served_model, text
 
@@ -64,8 +65,17 @@ def _media(kind: str) -> Any:
             inline = read_data_url(url, param=where, limit_bytes=MAX_MEDIA_BYTES)
             if not inline.media_type.startswith(f"{kind}/") or not inline.data:
                 raise refusal(where, f"a data URL of {kind} data")
+            if kind == "image":
+                _check_picture(inline.data, where)
 
     return check
+
+
+def _check_picture(data: bytes, param: str) -> None:
+    try:
+        check_picture(data)
+    except Unfit as error:
+        raise InvalidRequest(error.message, code=error.code, param=param) from None
 
 
 FIELDS = {

@@ -68,3 +68,9 @@ def png(width: int, height: int) -> bytes:
 
 def data_url(data: bytes, media_type: str) -> str:
     return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+
+
+def with_stream(document: bytes, data: bytes, dictionary: bytes = b"/Filter /FlateDecode") -> bytes:
+    """A PDF with one more stream, which no page uses."""
+    stream = b"99 0 obj\n<< %s /Length %d >>\nstream\n%s\nendstream\nendobj\n" % (dictionary, len(data), data)
+    return document.replace(b"xref\n", stream + b"xref\n", 1)

@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import threading
 import wave
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ import pytest
 from mistralai.client import Mistral
 from mistralai.client.errors import SDKError
 
-from tests.documents import data_url, encrypted_pdf, pdf, png
+from tests.documents import data_url, encrypted_pdf, pdf, png, with_stream
 from tests.installation import Installation, WebProcess
 from tests.services import wait_until
 
@@ -131,16 +132,47 @@ def test_an_upload(http: httpx.Client) -> None:
     assert picture.json()["usage_info"]["pages_processed"] == 1
 
 
-def test_an_unreadable_document_is_the_backends_400_and_costs_nothing(
+UNREADABLE: dict[str, tuple[bytes, dict[str, Any], str, str | None]] = {
+    "encrypted": (encrypted_pdf(), {}, "document.document_url", "document_encrypted"),
+    "cut": (THREE_PAGES[:150], {}, "document.document_url", "document_unreadable"),
+    "no PDF": (b"Dear all", {}, "document.document_url", "document_unreadable"),
+    "no such page": (THREE_PAGES, {"pages": [7]}, "pages", None),
+    "bursting": (
+        with_stream(THREE_PAGES, zlib.compress(zlib.compress(bytes(500_000_000)))),
+        {},
+        "document.document_url",
+        "document_too_large",
+    ),
+    "huge page": (
+        THREE_PAGES.replace(b"612 792", b"90000 90000"),
+        {},
+        "document.document_url",
+        "document_too_large",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_an_unreadable_document_is_a_400_that_says_why(http: httpx.Client, what: str) -> None:
+    data, fields, param, code = UNREADABLE[what]
+    answer = ocr(http, data, **fields)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"], error["param"], error["code"]) == (
+        400,
+        "invalid_request_error",
+        param,
+        code,
+    )
+
+
+def test_a_refusal_of_the_backend_is_recorded_and_costs_nothing(
     http: httpx.Client, demo_installation: Installation
 ) -> None:
-    answer = ocr(http, encrypted_pdf())
+    answer = ocr(http, b"Dear all", "text/plain")
     assert answer.status_code == 400
-    assert "encrypted" in answer.json()["error"]["message"]
+    assert "neither a PDF nor" in answer.json()["error"]["message"]
     record = record_of(demo_installation, answer.headers["x-request-id"], f"status, outcome, pages, {COST}")
     assert record == [400, "error", 0, None]
-    assert ocr(http, THREE_PAGES[:150]).status_code == 400
-    assert ocr(http, THREE_PAGES, pages=[7]).status_code == 400
 
 
 def test_bodies_have_a_limit(http: httpx.Client) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.documents import data_url, pdf
+from tests.documents import data_url, encrypted_pdf, pdf, png
 from tests.fake_upstream import replies
 from tests.fake_upstream.server import FakeUpstream
 from tests.gateway.gateway_process import GatewayProcess
@@ -59,6 +59,16 @@ def test_the_answer_of_mineru_itself(gateway: GatewayProcess, upstream: FakeUpst
     assert response.json()["pages"][0]["markdown"] == "Hello"
     assert gateway.record(response)["pages"] == 1
     assert read(gateway).status_code == 502
+
+
+@pytest.mark.parametrize("document", [pdf("One")[:150], encrypted_pdf(), png(1, 1)[:20]], ids=["cut", "locked", "png"])
+def test_a_document_that_cannot_be_read_reaches_no_backend(
+    gateway: GatewayProcess, upstream: FakeUpstream, document: bytes
+) -> None:
+    url = data_url(document, "application/pdf" if document.startswith(b"%PDF") else "image/png")
+    response = read(gateway, document={"type": "image_url", "image_url": url})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "document.image_url")
+    assert upstream.received == []
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"pages_processed": None}, {"pages_processed": -1}, "two"])

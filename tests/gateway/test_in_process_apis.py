@@ -17,11 +17,12 @@ from gateway.caller import Caller
 from gateway.catalog import load
 from gateway.errors import InvalidRequest
 from gateway.gates import LocalGates
-from gateway.ocr_api import read_document
+from gateway.ocr_api import begin_document, read
+from gateway.pdfs import Pdfs
 from gateway.relay import Relay, RelaySettings
 from gateway.runtime import Runtime
 from gateway.speech_api import begin_speech, content_type, sound
-from gateway.systemone_api import decide
+from gateway.systemone_api import begin_decision, decide
 from gateway.transport import Transport
 from gateway.upstreams import Upstream, Upstreams
 from tests.documents import data_url, pdf
@@ -53,12 +54,14 @@ async def running(upstream: FakeUpstream) -> AsyncIterator[tuple[Runtime, Record
     server = Upstream(name="u", base_url=upstream.url, served_as={name: name for name in SERVED}, discovers=False)
     upstreams = Upstreams([server], catalog=load(), transport=transport)
     relay = Relay(upstreams=upstreams, transport=transport, log=records, settings=RelaySettings())
-    held = SimpleNamespace(upstreams=upstreams, relay=relay, admission=Admission(LocalGates(), limits=NO_SITE_LIMITS))
+    admission, pdfs = Admission(LocalGates(), limits=NO_SITE_LIMITS), Pdfs()
+    held = SimpleNamespace(upstreams=upstreams, relay=relay, admission=admission, pdfs=pdfs)
     held.begin = Runtime.begin.__get__(held)
     try:
         yield cast(Runtime, held), records
     finally:
         await transport.aclose()
+        await pdfs.aclose()
 
 
 def test_a_document(upstream: FakeUpstream) -> None:
@@ -67,10 +70,11 @@ def test_a_document(upstream: FakeUpstream) -> None:
     async def scene() -> None:
         async with running(upstream) as (runtime, records):
             body = {"model": "MinerU2.5-Pro", "document": DOCUMENT}
-            request_id, answer = await read_document(runtime, body, caller=PERSON)
+            call, asked = await begin_document(runtime, body, caller=PERSON)
+            answer = await read(call, asked, runtime.pdfs)
             assert answer["pages"][0]["markdown"] == "One"
             (record,) = records.finished
-            assert record["id"] == request_id.replace("-", "")
+            assert record["id"] == call.request_id.hex
             assert (record["source"], record["member_id"], record["pages"]) == ("playground", 7, 1)
 
     asyncio.run(scene())
@@ -82,11 +86,12 @@ def test_a_decision_and_a_refusal(upstream: FakeUpstream) -> None:
 
     async def scene() -> None:
         async with running(upstream) as (runtime, records):
-            _, answer = await decide(runtime, {"model": "d3", "state": "x", "questions": questions}, caller=PERSON)
-            assert answer["usage"]["input_tokens"] == 9
+            body: dict[str, Any] = {"model": "d3", "state": "x", "questions": questions}
+            call, asked = await begin_decision(runtime, body, caller=PERSON)
+            assert (await decide(call, asked))["usage"]["input_tokens"] == 9
             assert records.finished[0]["prompt_tokens"] == 9
             with pytest.raises(InvalidRequest):
-                await decide(runtime, {"model": "d3", "state": "x", "questions": {}}, caller=PERSON)
+                await begin_decision(runtime, body | {"questions": {}}, caller=PERSON)
 
     asyncio.run(scene())
 

@@ -44,8 +44,11 @@ def test_an_image_in_both_shapes(image: Any) -> None:
     assert (document.kind, document.url, document.is_remote) == ("image_url", "https://example.com/a.png", True)
 
 
-def test_points_are_set_aside_for_the_pages_asked_for_or_found() -> None:
-    assert parse().expected_pages == 3
+def test_points_are_set_aside_for_the_pages_asked_for_or_counted() -> None:
+    request = parse()
+    assert request.document.data == PDF
+    request.document = request.document.examined(pages=3)
+    assert (request.expected_pages, request.document.data) == (3, b"")
     assert parse(pages=[0, 2]).expected_pages == 2
 
 
@@ -54,7 +57,7 @@ def test_a_fetched_document_becomes_a_data_url() -> None:
     assert request.expected_pages == 1
     request.document = request.document.fetched(media_type="application/pdf", data=PDF)
     assert request.body(model="m")["document"]["document_url"] == URL
-    assert request.expected_pages == 3
+    assert (request.document.data, request.document.size_bytes) == (PDF, len(PDF))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from gateway.catalog import load
 from gateway.errors import InvalidRequest
 from gateway.systemone_schema import SystemoneRequest, parse_systemone_request
+from tests.documents import data_url, png
 
 CATALOG = load()
 IMAGE = "data:image/png;base64,AAAA"
@@ -105,6 +106,8 @@ def test_d3_takes_both(model: str) -> None:
         ({"images": [VIDEO]}, "images[0]"),
         ({"images": ["data:image/png;base64,@"]}, "images[0]"),
         ({"images": ["data:image/png;base64,"]}, "images[0]"),
+        ({"images": [IMAGE, data_url(png(1, 1)[:18], "image/png")]}, "images[1]"),
+        ({"images": [data_url(b"GIF89a" + b"\xff" * 4, "image/gif")]}, "images[0]"),
         ({"videos": [IMAGE]}, "videos[0]"),
     ],
 )
