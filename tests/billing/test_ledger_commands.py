@@ -14,7 +14,7 @@ from django.db import DataError
 from django.db.models import F
 from django.utils import timezone
 
-from billing import rating
+from billing import rating, rating_statements
 from billing.models import Charge, Correction, PrunedDay, Repricing, Rollup, SetAside, UsageRecord
 from billing.rates import load_rates
 from billing.reconciliation import reconcile
@@ -209,7 +209,7 @@ def test_other_models_and_times_keep_their_price() -> None:
 
 def test_a_record_that_was_set_aside_is_charged_by_a_repricing(monkeypatch: pytest.MonkeyPatch) -> None:
     record = make_record()
-    settle = rating.settle_given
+    settle = rating_statements.settle_given
 
     def choke(*arguments: Any, charged: bool = True, **options: Any) -> Any:
         if charged:
