@@ -33,6 +33,7 @@ async def lifespan(receive: Receive, send: Send) -> None:
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
                 return
             set_runtime(running)
+            generation.start_up()
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, running.reload_upstreams)
             await send({"type": "lifespan.startup.complete"})
         else:

@@ -54,4 +54,4 @@ def configure() -> None:
 
 
 configure()
-app.autodiscover_tasks(["billing"])
+app.autodiscover_tasks(["billing", "playground"])

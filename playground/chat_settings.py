@@ -1,67 +1,17 @@
-"""What a chat is sent with: the settings beside it, checked against the chosen model's card."""
+"""What each model lets one set beside the chat, and why not where it does not."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from django import forms
 from django.utils.functional import Promise
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from gateway.catalog import Model, Switch
+from gateway.catalog import EFFORTS, Model, Switch
+from gateway.portable import nearest_effort
 
-MAX_MESSAGE_LENGTH = 400_000
-
-
-class SettingsForm(forms.Form):
-    model = forms.CharField(max_length=200)
-    system = forms.CharField(required=False, max_length=100_000)
-    effort = forms.CharField(required=False, max_length=20)
-    thinking = forms.BooleanField(required=False)
-    temperature = forms.FloatField(required=False, min_value=0, max_value=2)
-    top_p = forms.FloatField(required=False, min_value=0, max_value=1)
-    max_tokens = forms.IntegerField(required=False, min_value=1, max_value=10_000_000)
-
-    def __init__(self, *args: Any, models: list[Model], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.models = {model.id: model for model in models}
-
-    def clean_model(self) -> str:
-        model: str = self.cleaned_data["model"]
-        if model not in self.models:
-            raise forms.ValidationError(
-                _("%(model)s cannot be used at the moment. Choose another model."), params={"model": model}
-            )
-        return model
-
-    def clean(self) -> dict[str, Any]:
-        data = super().clean() or {}
-        model = self.models.get(data.get("model", ""))
-        if model and data.get("effort") and data["effort"] not in model.efforts:
-            self.add_error("effort", _("This model does not take that effort."))
-        return data
-
-    def settings(self) -> dict[str, Any]:
-        """What is kept on the conversation: only what differs from saying nothing."""
-        values = {name: value for name, value in self.cleaned_data.items() if name in SETTINGS}
-        # Not `in ("", None, False)`: a temperature of 0 equals False.
-        return {name: value for name, value in values.items() if not (value is None or value is False or value == "")}
-
-
-SETTINGS = ("system", "effort", "thinking", "temperature", "top_p", "max_tokens")
-
-
-class MessageForm(SettingsForm):
-    message = forms.CharField(strip=False, max_length=MAX_MESSAGE_LENGTH)
-    conversation = forms.UUIDField(required=False)
-
-    def clean_message(self) -> str:
-        message: str = self.cleaned_data["message"].replace("\r\n", "\n").replace("\x00", "")
-        if not message.strip():
-            raise forms.ValidationError(_("Write a message first."))
-        return message
+type Text = str | Promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +28,37 @@ class ThinkingControl:
 
     efforts: tuple[Effort, ...] = ()
     switch: bool = False
-    reason: str | Promise = ""
+    reason: Text = ""
 
 
-def thinking_control(model: Model) -> ThinkingControl:
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What one model takes. A reason stands where it would ignore or refuse a field; empty: it takes it."""
+
+    thinking: ThinkingControl
+    json_object: Text = ""
+    json_schema: Text = ""
+    tools: Text = ""
+    stop: Text = ""
+    images: Text = ""
+
+
+def controls_of(model: Model, *, portable: bool = False) -> Controls:
+    return Controls(
+        thinking=thinking_control(model, portable=portable),
+        json_object="" if model.json_output else _("This model has no JSON mode."),
+        json_schema="" if model.structured_outputs else _("This model takes no JSON schema."),
+        tools="" if model.tools else _("This model does not call tools."),
+        stop="" if "stop" in model.extra_parameters else _("Stop sequences are not passed on to this model."),
+        images="" if model.sees_images else _("This model reads text only."),
+    )
+
+
+def thinking_control(model: Model, *, portable: bool = False) -> ThinkingControl:
     switch = model.thinking.switch
+    if portable and switch in (Switch.REASONING_EFFORT, Switch.ENABLE_THINKING):
+        default = Effort("", _default_label(model))
+        return ThinkingControl(efforts=(default, *(Effort(tier, _portable_label(model, tier)) for tier in EFFORTS)))
     if switch is Switch.REASONING_EFFORT and model.efforts:
         return ThinkingControl(
             efforts=(Effort("", _default_label(model)), *(Effort(tier, tier) for tier in model.efforts))
@@ -106,14 +82,9 @@ def _default_label(model: Model) -> str:
     return gettext("Default (thinks)") if model.thinks_by_default else gettext("Default (does not think)")
 
 
-def request_body(*, model: Model, settings: dict[str, Any], messages: list[dict[str, str]]) -> dict[str, Any]:
-    """The chat completion request these settings stand for."""
-    system = settings.get("system", "").strip()
-    opening = [{"role": "system", "content": system}] if system else []
-    body: dict[str, Any] = {"model": model.id, "messages": opening + messages, "stream": True}
-    body |= {name: settings[name] for name in ("temperature", "top_p", "max_tokens") if name in settings}
-    if settings.get("effort") in model.efforts:
-        body["reasoning_effort"] = settings["effort"]
-    if settings.get("thinking") and model.thinking.switch is Switch.ENABLE_THINKING:
-        body["chat_template_kwargs"] = {"enable_thinking": True}
-    return body
+def _portable_label(model: Model, tier: str) -> str:
+    """The tier, and what portable mode makes of it for this model where that is another."""
+    if model.thinking.switch is Switch.ENABLE_THINKING:
+        return f"{tier} → {gettext('thinking off') if tier == 'none' else gettext('thinking on')}"
+    nearest = nearest_effort(tier, model.efforts)
+    return tier if nearest == tier else f"{tier} → {nearest}"

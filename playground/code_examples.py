@@ -10,9 +10,11 @@ from typing import Any
 from django.utils.safestring import SafeString
 
 from gateway.catalog import Endpoint, Model
+from playground.code_anthropic import python_anthropic
+from playground.code_python import KEY_VARIABLE, PICTURE_IN_JSON, python_imports, python_literal
 from playground.markdown import code_html
 
-KEY_VARIABLE = "TOKEN_FACTORY_KEY"
+PORTABLE_HEADER = "x-portable"
 # Fields that the openai packages do not know by name.
 EXTRA_FIELDS = ("chat_template_kwargs",)
 
@@ -29,11 +31,15 @@ class Example:
         return code_html(self.source, self.language)
 
 
-def chat_examples(*, body: dict[str, Any], site_url: str) -> list[Example]:
+def chat_examples(*, body: dict[str, Any], site_url: str, portable: bool = False) -> list[Example]:
+    path, options = "/v1/chat/completions", [f'-H "{PORTABLE_HEADER}: 1"'] if portable else []
+    openai = python_openai(body=body, site_url=site_url, portable=portable)
+    javascript = javascript_openai(body=body, site_url=site_url, portable=portable)
     return [
-        Example("curl", "curl", "bash", curl(path="/v1/chat/completions", body=body, site_url=site_url)),
-        Example("python", "Python", "python", python_openai(body=body, site_url=site_url)),
-        Example("javascript", "JavaScript", "javascript", javascript_openai(body=body, site_url=site_url)),
+        Example("curl", "curl", "bash", curl(path=path, body=body, site_url=site_url, options=options)),
+        Example("python", "Python · openai", "python", openai),
+        Example("anthropic", "Python · anthropic", "python", python_anthropic(body=body, site_url=site_url)),
+        Example("javascript", "JavaScript", "javascript", javascript),
     ]
 
 
@@ -82,6 +88,7 @@ SAMPLES: dict[Endpoint, dict[str, Any]] = {
 
 def curl(*, path: str, body: dict[str, Any], site_url: str, options: list[str] | None = None) -> str:
     payload = json.dumps(body, ensure_ascii=False, indent=2).replace("'", "'\\''")
+    payload = PICTURE_IN_JSON.sub(r"""\"data:\1;base64,'"$(base64 -w0 \2)"'\"""", payload)
     lines = [
         f"curl {'-N ' if body.get('stream') else ''}{site_url}{path}",
         f'-H "Authorization: Bearer ${KEY_VARIABLE}"',
@@ -92,14 +99,16 @@ def curl(*, path: str, body: dict[str, Any], site_url: str, options: list[str] |
     return " \\\n  ".join(lines) + "\n"
 
 
-def python_openai(*, body: dict[str, Any], site_url: str) -> str:
+def python_openai(*, body: dict[str, Any], site_url: str, portable: bool = False) -> str:
     named = {name: value for name, value in body.items() if name not in EXTRA_FIELDS}
     extra = {name: body[name] for name in EXTRA_FIELDS if name in body}
     if extra:
         named["extra_body"] = extra
-    arguments = "\n".join(f"    {name}={_python(value, depth=1)}," for name, value in named.items())
+    if portable:
+        named["extra_headers"] = {PORTABLE_HEADER: "1"}
+    arguments = "\n".join(f"    {name}={python_literal(value, depth=1)}," for name, value in named.items())
     return (
-        "import os\n\nfrom openai import OpenAI\n\n"
+        f"{python_imports(arguments, 'from openai import OpenAI')}"
         f'client = OpenAI(base_url="{site_url}/v1", api_key=os.environ["{KEY_VARIABLE}"])\n\n'
         f"stream = client.chat.completions.create(\n{arguments}\n)\n"
         "for chunk in stream:\n    if chunk.choices:\n"
@@ -107,11 +116,14 @@ def python_openai(*, body: dict[str, Any], site_url: str) -> str:
     )
 
 
-def javascript_openai(*, body: dict[str, Any], site_url: str) -> str:
+def javascript_openai(*, body: dict[str, Any], site_url: str, portable: bool = False) -> str:
+    request = _javascript(body)
+    picture = 'import { readFileSync } from "node:fs";\n' if "readFileSync(" in request else ""
+    headers = f', {{ headers: {{ "{PORTABLE_HEADER}": "1" }} }}' if portable else ""
     return (
-        'import OpenAI from "openai";\n\n'
+        f'{picture}import OpenAI from "openai";\n\n'
         f'const client = new OpenAI({{ baseURL: "{site_url}/v1", apiKey: process.env.{KEY_VARIABLE} }});\n\n'
-        f"const stream = await client.chat.completions.create({_javascript(body)});\n"
+        f"const stream = await client.chat.completions.create({request}{headers});\n"
         "for await (const chunk of stream) {\n"
         '  process.stdout.write(chunk.choices[0]?.delta?.content ?? "");\n}\n'
     )
@@ -128,7 +140,7 @@ def _python_http(*, path: str, body: dict[str, Any], site_url: str, model: Model
         "answer = httpx.post(\n"
         f'    "{site_url}{path}",\n'
         f'    headers={{"Authorization": f"Bearer {{os.environ[\'{KEY_VARIABLE}\']}}"}},\n'
-        f"    json={_python(body, depth=1)},\n    timeout=600,\n)\nanswer.raise_for_status()\n{result}\n"
+        f"    json={python_literal(body, depth=1)},\n    timeout=600,\n)\nanswer.raise_for_status()\n{result}\n"
     )
 
 
@@ -142,30 +154,8 @@ def _javascript_http(*, path: str, body: dict[str, Any], site_url: str) -> str:
     )
 
 
-def _python(value: Any, *, depth: int) -> str:
-    """A Python literal of a JSON value, one entry a line where it is not short."""
-    if isinstance(value, (dict, list)) and value and len(json.dumps(value)) > 60:
-        inner, outer = "    " * (depth + 1), "    " * depth
-        if isinstance(value, dict):
-            entries = [f"{_python(name, depth=0)}: {_python(item, depth=depth + 1)}" for name, item in value.items()]
-        else:
-            entries = [_python(item, depth=depth + 1) for item in value]
-        opening, closing = "{}" if isinstance(value, dict) else "[]"
-        return opening + "\n" + "".join(f"{inner}{entry},\n" for entry in entries) + outer + closing
-    if isinstance(value, dict):
-        return (
-            "{" + ", ".join(f"{_python(name, depth=0)}: {_python(item, depth=0)}" for name, item in value.items()) + "}"
-        )
-    if isinstance(value, list):
-        return "[" + ", ".join(_python(item, depth=0) for item in value) + "]"
-    if isinstance(value, str):
-        # JSON's escapes are Python's, but for lone surrogates, which no message has.
-        return json.dumps(value, ensure_ascii=False)
-    return repr(value)
-
-
 def _javascript(value: Any) -> str:
     """JSON with bare keys where JavaScript allows them."""
-    return re.sub(
-        r'^(\s*)"([A-Za-z_]\w*)":', r"\1\2:", json.dumps(value, ensure_ascii=False, indent=2), flags=re.MULTILINE
-    )
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    text = re.sub(r'^(\s*)"([A-Za-z_]\w*)":', r"\1\2:", text, flags=re.MULTILINE)
+    return PICTURE_IN_JSON.sub(r'`data:\1;base64,${readFileSync("\2", "base64")}`', text)

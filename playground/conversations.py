@@ -1,56 +1,26 @@
-"""What one does with conversations: begin, ask, answer again, rename."""
+"""What one does with whole conversations and their branches, apart from asking."""
 
 from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
 
 from django.db import transaction
 from django.utils import timezone
 
 from accounts.models import Team, User
+from playground.branches import choose, tree_of
 from playground.models import Conversation, Turn
 
-TITLE_LENGTH = 60
+# How long something deleted can be had back; after that it is removed for good.
+UNDO_SECONDS = 15 * 60
+PURGE_BATCH = 500
 
 
-class Busy(Exception):
-    """An answer is still being written in this conversation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """A question and the empty answer that is to be filled, and what the model is to be told."""
-
-    conversation: Conversation
-    question: Turn
-    answer: Turn
-    messages: list[dict[str, str]]
-
-
-def begin(*, owner: User, team: Team, text: str, model: str, settings: dict[str, Any]) -> Exchange:
-    with transaction.atomic():
-        conversation = Conversation.objects.create(
-            owner=owner, team=team, title=title_of(text), model=model, settings=settings
-        )
-        return _exchange(conversation, text=text)
-
-
-def ask(*, conversation: Conversation, text: str, model: str, settings: dict[str, Any]) -> Exchange:
-    """Raises `Busy`."""
-    with transaction.atomic():
-        _claim(conversation, model=model, settings=settings)
-        return _exchange(conversation, text=text)
-
-
-def answer_again(*, conversation: Conversation, model: str, settings: dict[str, Any]) -> Exchange:
-    """The last answer gives way to a new one. Raises `Busy`, `Turn.DoesNotExist` where nothing was asked."""
-    with transaction.atomic():
-        _claim(conversation, model=model, settings=settings)
-        question = conversation.turns.filter(role=Turn.Role.USER).latest("id")
-        conversation.turns.filter(id__gt=question.pk).delete()
-        return _with_answer(conversation, question)
+def own(user: User, team: Team, conversation_id: uuid.UUID) -> Conversation:
+    """Raises `Conversation.DoesNotExist` for everybody else's."""
+    return Conversation.objects.of(user, team).get(pk=conversation_id)
 
 
 def rename(*, conversation: Conversation, title: str) -> None:
@@ -58,54 +28,97 @@ def rename(*, conversation: Conversation, title: str) -> None:
     conversation.save(update_fields=["title"])
 
 
-def title_of(text: str) -> str:
-    """The first words of a message, cut at a word where there is one."""
-    line = " ".join(text.split())
-    if len(line) <= TITLE_LENGTH:
-        return line
-    head = line[:TITLE_LENGTH]
-    # Chinese has no spaces to cut at.
-    word_end = head.rfind(" ")
-    return (head[:word_end] if word_end > TITLE_LENGTH // 2 else head).rstrip(",.;:，。；：") + "…"
+def set_pinned(*, conversation: Conversation, pinned: bool) -> None:
+    conversation.pinned_at = timezone.now() if pinned else None
+    conversation.save(update_fields=["pinned_at"])
 
 
-def _claim(conversation: Conversation, *, model: str, settings: dict[str, Any]) -> None:
-    """One answer at a time: the row lock makes two tabs take turns."""
-    Conversation.objects.select_for_update().get(pk=conversation.pk)
-    conversation.turns.close_cut_off()
-    if conversation.turns.filter(state=Turn.State.STREAMING).exists():
-        raise Busy
-    conversation.model, conversation.settings, conversation.updated_at = model, settings, timezone.now()
-    conversation.save(update_fields=["model", "settings", "updated_at"])
+def delete(*, conversation: Conversation) -> list[int]:
+    """Hide it, and its link with it. Returns the turns that still stream, to be stopped."""
+    conversation.deleted_at = timezone.now()
+    conversation.save(update_fields=["deleted_at"])
+    return list(conversation.turns.streaming().values_list("pk", flat=True))
 
 
-def _exchange(conversation: Conversation, *, text: str) -> Exchange:
-    return _with_answer(conversation, conversation.turns.create(role=Turn.Role.USER, content=text))
+def restore(*, user: User, team: Team, conversation_id: uuid.UUID) -> Conversation:
+    """Raises `Conversation.DoesNotExist` once it is too late."""
+    conversation = Conversation.objects.owned(user, team).get(pk=conversation_id)
+    conversation.deleted_at = None
+    conversation.save(update_fields=["deleted_at"])
+    return conversation
 
 
-def _with_answer(conversation: Conversation, question: Turn) -> Exchange:
-    messages = messages_of(list(conversation.turns.all()))
-    answer = conversation.turns.create(role=Turn.Role.ASSISTANT, state=Turn.State.STREAMING, model=conversation.model)
-    return Exchange(conversation, question, answer, messages)
+# -- branches ------------------------------------------------------------------------------------
 
 
-def messages_of(turns: list[Turn]) -> list[dict[str, str]]:
-    """What the model is told of earlier turns: their text, never their thinking.
-
-    A question whose answer failed is joined to the next one, since several models
-    want user and assistant to alternate.
-    """
-    messages: list[dict[str, str]] = []
-    for turn in turns:
-        if not turn.content.strip():
-            continue
-        if messages and messages[-1]["role"] == turn.role:
-            messages[-1]["content"] += "\n\n" + turn.content
-        else:
-            messages.append({"role": turn.role, "content": turn.content})
-    return messages
+def show_branch(*, turn: Turn) -> None:
+    """Make this alternative the one that is shown, with what followed it when it last was."""
+    with transaction.atomic():
+        conversation = _locked(turn)
+        tree = tree_of(conversation)
+        choose(conversation, tree, tree.path_to(turn.pk))
 
 
-def own(user: User, team: Team, conversation_id: uuid.UUID) -> Conversation:
-    """Raises `Conversation.DoesNotExist` for everybody else's."""
-    return Conversation.objects.of(user, team).get(pk=conversation_id)
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What went with a deleted turn: how many turns in all, and those that still stream."""
+
+    count: int
+    streaming: list[int]
+
+
+def delete_turn(*, turn: Turn) -> Removed:
+    """Hide it with everything that follows it; the alternative next to it takes its place."""
+    with transaction.atomic():
+        conversation = _locked(turn)
+        tree = tree_of(conversation)
+        place, below = tree.place(turn.pk), tree.below(turn.pk)
+        shown = [id for id in tree.path(through=turn.pk) if id in set(below)]
+        turn.deleted_at = timezone.now()
+        turn.save(update_fields=["deleted_at"])
+        neighbour = place.before or place.after
+        if neighbour is not None:
+            choose(conversation, tree, tree.path_to(neighbour))
+        streaming = conversation.turns.streaming().filter(pk__in=below)
+        return Removed(len(shown), list(streaming.values_list("pk", flat=True)))
+
+
+def restore_turn(*, turn: Turn) -> None:
+    with transaction.atomic():
+        conversation = _locked(turn)
+        turn.deleted_at = None
+        turn.save(update_fields=["deleted_at"])
+        tree = tree_of(conversation)
+        choose(conversation, tree, tree.path_to(turn.pk))
+
+
+def _locked(turn: Turn) -> Conversation:
+    return Conversation.objects.select_for_update().get(pk=turn.conversation_id)
+
+
+# -- for good ------------------------------------------------------------------------------------
+
+
+def purge() -> int:
+    """Remove what was deleted long enough ago; how many conversations and turns."""
+    before = timezone.now() - timedelta(seconds=UNDO_SECONDS)
+    count = 0
+    for conversation in Conversation.objects.filter(deleted_at__lt=before)[:PURGE_BATCH]:
+        conversation.delete()
+        count += 1
+    for turn in Turn.objects.filter(deleted_at__lt=before).select_related("conversation")[:PURGE_BATCH]:
+        # All at once: following the chain by itself, Django would ask once for each turn of it.
+        every = turn.conversation.turns.values_list("id", "parent_id")
+        turns = Turn.objects.filter(pk__in=_below(turn.pk, list(every)))
+        count += turns.count()
+        turns.delete()
+    return count
+
+
+def _below(turn_id: int, rows: list[tuple[int, int | None]]) -> set[int]:
+    """The turn and what follows it, deleted or not; a child's id is greater than its parent's."""
+    found = {turn_id}
+    for id, parent in sorted(rows):
+        if parent in found:
+            found.add(id)
+    return found

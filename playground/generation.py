@@ -17,12 +17,15 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils import timezone
+
 from gateway.caller import Caller
 from gateway.errors import CallError
 from gateway.relay import Answer, Interrupted
 from gateway.runtime import runtime
 from playground import turn_store
 from playground.models import Turn
+from playground.tool_calls import Call, ToolCalls
 
 logger = logging.getLogger(__name__)
 
@@ -32,19 +35,39 @@ SAVE_SECONDS = 1.0
 # Between two updates to one reader; longer where rendering is slow (see the stream view).
 UPDATE_SECONDS = 0.1
 KEEP_ALIVE_SECONDS = 15.0
+# A living process has saved its turns again by then, SQLite's queue of writers included.
+RENEWED_WITHIN_SECONDS = 4.0
 
 # asyncio keeps weak references to tasks only; this is also how a reader finds the live text.
 _running: dict[int, Generation] = {}
+_sweep: asyncio.Task[None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a reader has not seen yet. Both texts empty and not ended: nothing came for a while."""
+    """What a reader has not seen yet. Nothing of it and not ended: nothing came for a while.
+
+    `calls` are all there are, given anew whenever one of them has grown.
+    """
 
     content: str = ""
     reasoning: str = ""
+    calls: tuple[Call, ...] = ()
     thinking_seconds: float | None = None
     ended: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.content or self.reasoning or self.calls or self.ended)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How much of an answer a reader has had: pieces of its texts, and how often its calls had grown."""
+
+    content: int = 0
+    reasoning: int = 0
+    calls: int = 0
 
 
 class Generation:
@@ -62,6 +85,8 @@ class Generation:
         self.changed = asyncio.Event()
         self._content: list[str] = []
         self._reasoning: list[str] = []
+        self._calls = ToolCalls()
+        self._calls_grown = 0
         self._thinking_since: float | None = None
         self._answer: Answer | None = None
         self._stopping = False
@@ -79,15 +104,16 @@ class Generation:
         """Whether somebody has asked for the end; it may change while anything is awaited."""
         return self._stopping
 
-    def since(self, content_pieces: int, reasoning_pieces: int) -> tuple[Progress, int, int]:
-        """What came after this many pieces, and how many there are now."""
+    def since(self, seen: Seen) -> tuple[Progress, Seen]:
+        """What a reader lacks who has seen that much, and how much there is now."""
         progress = Progress(
-            content="".join(self._content[content_pieces:]),
-            reasoning="".join(self._reasoning[reasoning_pieces:]),
+            content="".join(self._content[seen.content :]),
+            reasoning="".join(self._reasoning[seen.reasoning :]),
+            calls=tuple(self._calls.listed()) if self._calls_grown > seen.calls else (),
             thinking_seconds=self.thinking_seconds,
             ended=self.ended,
         )
-        return progress, len(self._content), len(self._reasoning)
+        return progress, Seen(len(self._content), len(self._reasoning), self._calls_grown)
 
     # -- stop ----------------------------------------------------------------------------------
 
@@ -127,6 +153,7 @@ class Generation:
         if self.is_stopping():
             return
         answer = self._answer = await runtime().chat(caller=self.caller, body=self.body)
+        self.body = {}  # it may hold megabytes of pictures
         self.request_id = answer.request_id
         if self.is_stopping():
             # Asked for while the gates were passed; entering gives back what admission holds.
@@ -151,7 +178,11 @@ class Generation:
         if content:
             self._end_thinking()
             self._content.append(content)
-        if content or reasoning:
+        called = self._calls.add(delta.get("tool_calls"))
+        if called:
+            self._end_thinking()
+            self._calls_grown += 1
+        if content or reasoning or called:
             self._announce()
 
     def _end_thinking(self) -> None:
@@ -182,17 +213,18 @@ class Generation:
                 self.stop()
 
     def _unsaved(self) -> dict[str, Any]:
-        pieces = len(self._content) + len(self._reasoning)
+        pieces = len(self._content) + len(self._reasoning) + self._calls_grown
         if pieces == self._saved_pieces:
             return {}
         self._saved_pieces = pieces
         return self._texts() | {"request_id": self.request_id, "thinking_seconds": self.thinking_seconds}
 
-    def _texts(self) -> dict[str, str]:
+    def _texts(self) -> dict[str, Any]:
         # PostgreSQL's text has no NUL.
         return {
             "content": "".join(self._content).replace("\x00", ""),
             "reasoning": "".join(self._reasoning).replace("\x00", ""),
+            "tool_calls": self._calls.listed(),
         }
 
     async def _end(self, state: Turn.State) -> None:
@@ -236,8 +268,16 @@ async def stop(*, turn_id: int) -> None:
         await turn_store.request_stop(turn_id=turn_id)
 
 
+def start_up() -> None:
+    """Once the event loop serves: after a crash nobody should wait until its answers look old."""
+    global _sweep
+    _sweep = asyncio.get_running_loop().create_task(_close_left_behind())
+
+
 async def shut_down() -> None:
     """Before the event loop ends: cut what still runs and keep its text."""
+    if _sweep is not None:
+        _sweep.cancel()
     generations = list(_running.values())
     for generation in generations:
         generation.interrupt()
@@ -253,15 +293,16 @@ async def follow(turn_id: int) -> AsyncIterator[Progress]:
 
 
 async def _follow_here(generation: Generation) -> AsyncIterator[Progress]:
-    content = reasoning = 0
+    seen = Seen()
     while True:
         changed = generation.changed
-        progress, content, reasoning = generation.since(content, reasoning)
+        progress, seen = generation.since(seen)
         yield progress
         if progress.ended:
             return
-        # What comes within this pause goes out together.
-        await asyncio.sleep(UPDATE_SECONDS)
+        if not progress.is_empty:
+            # What comes within this pause goes out together; the very first piece has not waited.
+            await asyncio.sleep(UPDATE_SECONDS)
         while not changed.is_set():
             try:
                 await asyncio.wait_for(changed.wait(), KEEP_ALIVE_SECONDS)
@@ -272,7 +313,8 @@ async def _follow_here(generation: Generation) -> AsyncIterator[Progress]:
 async def _follow_elsewhere(turn_id: int) -> AsyncIterator[Progress]:
     """Another process fills the turn, or did once: read what it saves."""
     content = reasoning = 0
-    spoken_at = time.monotonic()
+    calls: list[Call] = []
+    spoken_at = 0.0
     while True:
         turn = await turn_store.read(turn_id=turn_id)
         if turn is None:
@@ -281,16 +323,21 @@ async def _follow_elsewhere(turn_id: int) -> AsyncIterator[Progress]:
         progress = Progress(
             content=turn.content[content:],
             reasoning=turn.reasoning[reasoning:],
+            calls=tuple(turn.tool_calls) if turn.tool_calls != calls else (),
             thinking_seconds=turn.thinking_seconds,
-            ended=turn.state != Turn.State.STREAMING,
+            ended=not turn.is_streaming,
         )
-        content, reasoning = len(turn.content), len(turn.reasoning)
-        if (
-            progress != Progress(thinking_seconds=turn.thinking_seconds)
-            or time.monotonic() - spoken_at > KEEP_ALIVE_SECONDS
-        ):
+        content, reasoning, calls = len(turn.content), len(turn.reasoning), turn.tool_calls
+        if not progress.is_empty or time.monotonic() - spoken_at > KEEP_ALIVE_SECONDS:
             spoken_at = time.monotonic()
             yield progress
         if progress.ended:
             return
         await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _close_left_behind() -> None:
+    """Turns that a killed process left streaming: whoever still fills one renews it within this pause."""
+    started_at = timezone.now()
+    await asyncio.sleep(RENEWED_WITHIN_SECONDS)
+    await turn_store.close_untouched(since=started_at)

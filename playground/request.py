@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from django.http import HttpRequest
 from django_htmx.middleware import HtmxDetails
 
-from accounts.models import Team, User
+from accounts.models import Membership, Team, User
 from billing.models import Source
 from gateway.allowances import caller_of_person
 from gateway.caller import Caller
@@ -16,11 +18,13 @@ from gateway.runtime import runtime
 class PersonRequest(HttpRequest):
     htmx: HtmxDetails
     team: Team
+    membership: Membership
     user: User
 
 
-def caller_of(request: PersonRequest) -> Caller:
-    return caller_of_person(team=request.team, user=request.user, source=Source.PLAYGROUND)
+def caller_of(request: PersonRequest, *, portable: bool = False) -> Caller:
+    caller = caller_of_person(team=request.team, user=request.user, source=Source.PLAYGROUND)
+    return replace(caller, allowance=replace(caller.allowance, portable=True)) if portable else caller
 
 
 def chat_models(request: PersonRequest) -> list[Model]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
@@ -13,7 +14,27 @@ class Starter:
     icon: str
     title: str | Promise
     prompt: str | Promise
+    # Fields beside the chat that go with it, by their ids.
+    settings: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def settings_json(self) -> str:
+        return json.dumps(self.settings)
+
+
+WEATHER = json.dumps(
+    [
+        {
+            "name": "get_weather",
+            "description": "Current weather in a city",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string"}, "unit": {"enum": ["celsius", "fahrenheit"]}},
+                "required": ["city"],
+            },
+        }
+    ]
+)
 
 STARTERS = (
     Starter(
@@ -32,4 +53,11 @@ STARTERS = (
         _("Translate"),
         _("Translate into Chinese and English, and explain the hard words: Festina lente."),
     ),
+    Starter(
+        "braces",
+        _("Get JSON"),
+        _("The parcel for Ms Chen in Chengdu weighs 2.4 kg and is two days late. Give the facts as JSON."),
+        {"id_format": "json_object"},
+    ),
+    Starter("wrench", _("Use a tool"), _("What is the weather in Chengdu?"), {"id_tools": WEATHER}),
 )

@@ -1,21 +1,40 @@
-"""Turns as the page shows them: rendered text, meter, problem."""
+"""Turns as the page shows them: rendered text, pictures, tool calls, meter, problem, alternatives."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
+from django.db.models import Prefetch, prefetch_related_objects
+from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from playground.markdown import render
+from playground.adaptations import explain_changes
+from playground.branches import ALONE, Place, Tree, tree_of, turns_of
+from playground.json_view import formatted, json_html
+from playground.markdown import code_html, render
 from playground.meters import TurnMeter, meters_of
-from playground.models import Turn
+from playground.models import Image, Turn
 from playground.problems import Problem, explain
 
 # How often the page asks for a meter that is not rated yet, and after which pauses.
 METER_PAUSES_SECONDS = (0.4, 0.6, 1, 2, 3, 5, 8, 15)
+
+type ImageUrl = Callable[[Image], str]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCall:
+    """A tool call, and what it was answered where the path goes on so."""
+
+    id: str
+    name: str
+    arguments: SafeString
+    result: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +42,55 @@ class ShownTurn:
     turn: Turn
     meter: TurnMeter | None = None
     meter_attempt: int = 0
-    is_last: bool = False
+    place: Place = ALONE
+    image_urls: tuple[str, ...] = ()
+    # The turn that follows on the path.
+    following: Turn | None = None
 
     @property
     def by_user(self) -> bool:
         return self.turn.role == Turn.Role.USER
 
     @property
+    def by_tool(self) -> bool:
+        return self.turn.role == Turn.Role.TOOL
+
+    @property
     def html(self) -> SafeString:
+        if self.turn.is_json and not self.turn.is_streaming and self.turn.content:
+            return json_html(self.turn.content)
         return render(self.turn.content)
+
+    @property
+    def raw_html(self) -> SafeString | None:
+        """A JSON answer as it came, where that is not how it is shown."""
+        content = self.turn.content
+        return code_html(content, "json") if self.turn.is_json and formatted(content) not in (None, content) else None
+
+    @property
+    def is_broken_json(self) -> bool:
+        return self.turn.is_json and bool(self.turn.content) and formatted(self.turn.content) is None
 
     @property
     def reasoning_html(self) -> SafeString:
         return render(self.turn.reasoning)
+
+    @property
+    def calls(self) -> list[ShownCall]:
+        told = self.following.tool_results if self.following and self.following.role == Turn.Role.TOOL else []
+        results = {result["id"]: result["content"] for result in told}
+        return [
+            ShownCall(call["id"], call["name"], json_html(call["arguments"]), results.get(call["id"]))
+            for call in self.turn.tool_calls
+        ]
+
+    @property
+    def calls_are_answered(self) -> bool:
+        return self.following is not None and self.following.role == Turn.Role.TOOL
+
+    @property
+    def changes(self) -> list[str]:
+        return list(explain_changes(self.turn.adapted))
 
     @property
     def problem(self) -> Problem | None:
@@ -54,9 +109,17 @@ class ShownTurn:
             return _("The answer ended because it reached max tokens. Raise it for a longer one.")
         if self.turn.state == Turn.State.STOPPED:
             return _("You stopped this answer.")
-        if self.turn.state == Turn.State.DONE and not self.turn.content:
+        if self.turn.state == Turn.State.DONE and not (self.turn.content or self.turn.tool_calls):
             return _("The model ended without an answer.")
         return ""
+
+    @property
+    def context_tokens(self) -> int | None:
+        """What the next request says again: question and answer, not the thinking. None where nobody counted it."""
+        if self.meter is None or not self.meter.charged or self.turn.is_streaming:
+            return None
+        record = self.meter.record
+        return record.prompt_tokens + record.completion_tokens - (record.reasoning_tokens or 0)
 
     @property
     def meter_awaited(self) -> bool:
@@ -76,15 +139,29 @@ class ShownTurn:
         return self.meter is None or (self.meter.charged and self.meter.amount_ppt is None)
 
 
-def shown(turns: Sequence[Turn]) -> list[ShownTurn]:
+def own_image_url(image: Image) -> str:
+    return reverse("playground:image", args=[image.turn.conversation_id, image.pk])
+
+
+def shown(
+    turns: Sequence[Turn], *, tree: Tree, image_url: ImageUrl = own_image_url, meter_attempt: int = 0
+) -> list[ShownTurn]:
+    """Consecutive turns of one path."""
     meters = meters_of(turn.request_id for turn in turns)
-    last = turns[-1].pk if turns else None
-    return [
-        ShownTurn(turn, meters.get(turn.request_id) if turn.request_id else None, is_last=turn.pk == last)
-        for turn in turns
-    ]
+    prefetch_related_objects(turns, Prefetch("images", Image.objects.defer("data")))
+    made = []
+    for turn, following in pairwise([*turns, None]):
+        assert turn is not None
+        fields: dict[str, Any] = {"place": tree.place(turn.pk), "following": following}
+        fields["image_urls"] = tuple(image_url(image) for image in turn.images.all())
+        meter = meters.get(turn.request_id) if turn.request_id else None
+        made.append(ShownTurn(turn, meter, meter_attempt, **fields))
+    return made
 
 
-def shown_one(turn: Turn, *, meter_attempt: int = 0, is_last: bool = True) -> ShownTurn:
-    meters = meters_of([turn.request_id])
-    return ShownTurn(turn, meters.get(turn.request_id) if turn.request_id else None, meter_attempt, is_last)
+def shown_one(turn: Turn, *, meter_attempt: int = 0) -> ShownTurn:
+    tree = tree_of(turn.conversation)
+    path = tree.path(through=turn.pk) if turn.pk in tree else []
+    after = path[path.index(turn.pk) + 1 :][:1] if path else []
+    turns = [turn, *turns_of(turn.conversation, after)]
+    return shown(turns, tree=tree, meter_attempt=meter_attempt)[0]

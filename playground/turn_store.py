@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any
 
 from django.db import connections
@@ -32,6 +33,10 @@ async def is_wanted(*, turn_id: int) -> bool:
 
 async def request_stop(*, turn_id: int) -> None:
     await _run(lambda: _filling(turn_id).update(stop_requested=True))
+
+
+async def close_untouched(*, since: datetime) -> None:
+    await _run(lambda: Turn.objects.untouched_since(since).close())
 
 
 async def read(*, turn_id: int) -> Turn | None:

@@ -4,8 +4,10 @@ const form = document.getElementById("composer");
 const box = document.getElementById("id_message");
 const send = form.querySelector("[data-send]");
 const stop = form.querySelector("[data-stop]");
+const files = document.getElementById("id_images");
 
-export const streaming = () => document.querySelector("[data-streaming]");
+const streaming = () => [...document.querySelectorAll("[data-streaming]")];
+const hasSomething = () => box.value.trim() || files.files.length;
 
 // -- draft: one a conversation, so that a typed text survives a reload, a sign-in, an error ----------
 
@@ -18,10 +20,20 @@ function keepDraft() {
 
 export function write(text) {
   box.value = text;
-  keepDraft();
-  grow();
+  changed();
   box.focus();
   box.setSelectionRange(text.length, text.length);
+}
+
+/** Fill a field of the settings as if it had been typed. */
+export function fill(selector, text) {
+  const field = document.querySelector(selector);
+  if (!field || field.disabled) return;
+  if (field.id === "id_tools") text = JSON.stringify(JSON.parse(text), null, 2);
+  field.value = text;
+  const group = field.closest("details");
+  if (group) group.open = true;
+  field.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
 // `field-sizing: content` does this in newer browsers.
@@ -31,52 +43,55 @@ function grow() {
   box.rows = Math.min(12, Math.max(1, box.value.split("\n").length));
 }
 
+function changed() {
+  keepDraft();
+  grow();
+  refresh();
+}
+
 // -- state ----------------------------------------------------------------------------------------
 
 export function refresh() {
-  const busy = Boolean(streaming());
+  const busy = streaming().length > 0;
   const asking = form.classList.contains("htmx-request");
   send.hidden = busy;
   stop.hidden = !busy;
-  send.disabled = asking || !box.value.trim();
+  send.disabled = asking || !hasSomething();
+  document.dispatchEvent(new CustomEvent("tf:composed"));
 }
 
-function stopAnswer() {
-  const answer = streaming();
-  if (!answer || answer.dataset.stopping) return;
-  answer.dataset.stopping = "yes";
-  stop.disabled = true;
-  window.htmx.ajax("POST", answer.dataset.stopUrl, { source: stop, swap: "none" }).finally(() => {
-    stop.disabled = false;
-    delete answer.dataset.stopping;
-  });
+async function stopAnswers() {
+  const answers = streaming().filter((answer) => !answer.dataset.stopping);
+  stop.disabled = answers.length > 0;
+  for (const answer of answers) answer.dataset.stopping = "yes";
+  await Promise.allSettled(answers.map((answer) => window.htmx.ajax("POST", answer.dataset.stopUrl, { source: answer, swap: "none" })));
+  for (const answer of answers) delete answer.dataset.stopping;
+  stop.disabled = false;
 }
 
 // -- events ---------------------------------------------------------------------------------------
 
-box.addEventListener("input", () => {
-  keepDraft();
-  grow();
-  refresh();
-});
+box.addEventListener("input", changed);
+files.addEventListener("change", refresh);
 
 box.addEventListener("keydown", (event) => {
   // An input method uses Enter to take a candidate; 229 is how Safari reports its last key.
   if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
   event.preventDefault();
-  if (!streaming() && box.value.trim()) form.requestSubmit(send);
+  if (!streaming().length && hasSomething()) form.requestSubmit(send);
 });
 
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "Escape" || event.isComposing || document.querySelector("dialog[open], :popover-open, details.menu[open]")) return;
-  stopAnswer();
+  if (event.key !== "Escape" || event.isComposing || event.shiftKey) return;
+  if (document.querySelector("dialog[open], :popover-open, details.menu[open]")) return;
+  stopAnswers();
 });
 
-stop.addEventListener("click", stopAnswer);
+stop.addEventListener("click", stopAnswers);
 
 form.addEventListener("htmx:beforeRequest", (event) => {
   if (event.target !== form) return;
-  if (streaming() || !box.value.trim()) {
+  if (streaming().length || !hasSomething()) {
     event.preventDefault();
     return;
   }
@@ -91,12 +106,16 @@ form.addEventListener("htmx:afterRequest", (event) => {
     localStorage.removeItem(draftKey());
     box.value = "";
     grow();
-    form.dataset.draftKey = document.getElementById("conversation-id").value || "new";
-    document.getElementById("welcome")?.remove();
+    const conversation = document.getElementById("conversation-id");
+    if (conversation) form.dataset.draftKey = conversation.value || "new";
+    form.dispatchEvent(new CustomEvent("tf:sent"));
   }
   box.focus();
   refresh();
 });
+
+document.addEventListener("htmx:afterSettle", refresh);
+document.addEventListener("htmx:load", refresh);
 
 export function begin() {
   const kept = localStorage.getItem(draftKey());

@@ -18,15 +18,31 @@ from accounts.models import Team, User
 from accounts.teams import personal_team
 from billing.models import Source
 from gateway.caller import Caller
-from gateway.catalog import load
+from gateway.catalog import load, unknown_model
 from gateway.relay import RelaySettings
 from gateway.runtime import Runtime, RuntimeSettings, set_runtime
 from gateway.upstreams import Kind, Upstream
-from playground import generation
+from playground import asking, generation
+from playground.asking import Exchange, Said
+from playground.chat_request import Chosen
 
 ROOT = Path(__file__).parents[2]
 
 type Serve = Callable[[Callable[[Runtime], Awaitable[None]]], None]
+
+
+CATALOG = load()
+
+
+def chosen(model: str = "DeepSeek-V4-Flash", **settings: Any) -> Chosen:
+    return Chosen(CATALOG.get(model) or unknown_model(model), settings)
+
+
+def begin(
+    person: User, team: Team, text: str = "Hello", *, model: str = "DeepSeek-V4-Flash", **settings: Any
+) -> Exchange:
+    """A conversation with a question and an answer that is still to be filled."""
+    return asking.begin(owner=person, team=team, said=Said(text), chosen=chosen(model, **settings))
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from typing import Any, cast
@@ -11,19 +12,20 @@ from django.http import StreamingHttpResponse
 from django.test import AsyncClient, Client
 from django.urls import reverse
 
-from accounts.models import Team, User
+from accounts.models import Membership, Role, Team, User
+from accounts.teams import SESSION_KEY
 from gateway.runtime import Runtime
-from playground import conversations
+from playground.asking import Exchange
 from playground.models import Conversation, Turn
-from tests.playground.conftest import Serve
+from tests.playground.conftest import Serve, begin
 
 HTMX = [(b"hx-request", b"true")]
 MESSAGE = {"model": "DeepSeek-V4-Flash", "message": "Tell me about tides."}
 
 
 @pytest.fixture
-def exchange(person: User, team: Team) -> conversations.Exchange:
-    return conversations.begin(owner=person, team=team, text="Hello", model="DeepSeek-V4-Flash", settings={})
+def exchange(person: User, team: Team) -> Exchange:
+    return begin(person, team)
 
 
 class Browser(AsyncClient):
@@ -53,15 +55,28 @@ async def events_of(client: AsyncClient, turn: Turn) -> list[tuple[str, str]]:
     return found
 
 
-PAGES = ["playground:chat", "playground:conversations", "playground:model_controls"]
-OF_A_CONVERSATION = ["playground:conversation", "playground:answer_again", "playground:rename", "playground:delete"]
-OF_A_TURN = ["playground:turn", "playground:stream", "playground:stop", "playground:meter"]
-POSTED = {"playground:answer_again", "playground:rename", "playground:delete", "playground:stop"}
+PAGES = ["playground:chat", "playground:conversations", "playground:compare"]
+READ_OF_A_CONVERSATION = [
+    f"playground:{name}" for name in ("conversation", "comparison", "compare_stream", "rename", "share")
+]
+POSTED_TO_A_CONVERSATION = [f"playground:{name}" for name in ("rename", "pin", "delete", "restore", "share", "unshare")]
+READ_OF_A_TURN = [f"playground:{name}" for name in ("turn", "stream", "meter", "edit")]
+POSTED_TO_A_TURN = [
+    f"playground:{name}"
+    for name in ("stop", "answer_again", "edit", "give_results", "show_branch", "delete_turn", "restore_turn")
+]
+ALL_ADDRESSES = [
+    *((name, "GET") for name in (*READ_OF_A_CONVERSATION, *READ_OF_A_TURN)),
+    *((name, "POST") for name in (*POSTED_TO_A_CONVERSATION, *POSTED_TO_A_TURN)),
+]
 
 
-def visit(client: Client, name: str, *args: object) -> int:
+def visit(client: Client, address: tuple[str, str], exchange: Exchange, turn: Turn | None = None) -> int:
+    name, method = address
+    of_a_turn = name in READ_OF_A_TURN or name in POSTED_TO_A_TURN
+    args = [exchange.conversation.pk, *([(turn or exchange.answer).pk] if of_a_turn else [])]
     url = reverse(name, args=args)
-    return client.post(url).status_code if name in POSTED else client.get(url).status_code
+    return client.post(url).status_code if method == "POST" else client.get(url).status_code
 
 
 @pytest.mark.django_db
@@ -73,38 +88,41 @@ def test_a_stranger_without_account_is_sent_to_sign_in(client: Client, name: str
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("name", [*OF_A_CONVERSATION, *OF_A_TURN])
+@pytest.mark.parametrize("address", ALL_ADDRESSES, ids=str)
 def test_nothing_of_a_conversation_is_shown_before_sign_in(
-    client: Client, exchange: conversations.Exchange, name: str
+    client: Client, exchange: Exchange, address: tuple[str, str]
 ) -> None:
-    args = [exchange.conversation.pk, *([exchange.answer.pk] if name in OF_A_TURN else [])]
-    assert visit(client, name, *args) == 302
+    assert visit(client, address, exchange) == 302
     assert Conversation.objects.filter(pk=exchange.conversation.pk).exists()
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("name", [*OF_A_CONVERSATION, *OF_A_TURN])
+@pytest.mark.parametrize("address", ALL_ADDRESSES, ids=str)
 def test_somebody_elses_conversation_does_not_exist(
-    client: Client, exchange: conversations.Exchange, stranger: User, name: str
+    client: Client, exchange: Exchange, stranger: User, address: tuple[str, str]
 ) -> None:
+    """Not even to a colleague in the same team, whatever his role."""
+    Membership.objects.create(team=exchange.conversation.team, user=stranger, role=Role.OWNER)
     client.force_login(stranger)
-    args = [exchange.conversation.pk, *([exchange.answer.pk] if name in OF_A_TURN else [])]
-    assert visit(client, name, *args) == 404
-    assert Conversation.objects.filter(pk=exchange.conversation.pk).exists()
+    session = client.session
+    session[SESSION_KEY] = exchange.conversation.team_id
+    session.save()
+    before = Turn.objects.values(), Conversation.objects.values()
+    assert visit(client, address, exchange) == 404
+    assert (list(before[0]), list(before[1])) == (list(Turn.objects.values()), list(Conversation.objects.values()))
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_turn_of_another_conversation_does_not_exist_in_this_one(
-    client: Client, person: User, team: Team, exchange: conversations.Exchange
+    client: Client, person: User, team: Team, exchange: Exchange
 ) -> None:
-    other = conversations.begin(owner=person, team=team, text="Other", model="DeepSeek-V4-Flash", settings={})
+    other = begin(person, team, "Other")
     client.force_login(person)
-    assert visit(client, "playground:meter", other.conversation.pk, exchange.answer.pk) == 404
+    for address in [("playground:meter", "GET"), ("playground:delete_turn", "POST")]:
+        assert visit(client, address, other, exchange.answer) == 404
 
 
-def test_somebody_elses_conversation_takes_no_message(
-    serve: Serve, exchange: conversations.Exchange, stranger: User
-) -> None:
+def test_somebody_elses_conversation_takes_no_message(serve: Serve, exchange: Exchange, stranger: User) -> None:
     async def scenario(running: Runtime) -> None:
         client = await browser(stranger)
         data = MESSAGE | {"conversation": str(exchange.conversation.pk)}
@@ -126,17 +144,15 @@ def test_a_message_begins_a_conversation_and_its_answer_streams(serve: Serve, pe
         html = response.content.decode()
         assert 'sse-connect="/playground/c/' in html
         assert f'value="{conversation.pk}" hx-swap-oob="true"' in html
+        assert 'id="parent-id" form="composer" value="' in html
         answer = await conversation.turns.aget(role=Turn.Role.ASSISTANT)
         events = await events_of(client, answer)
-        assert [name for name, _data in events if not name.endswith(("-more", "-tail"))] == [
-            "thinking",
-            "answer",
-            "foot",
-            "close",
-        ]
+        begun = [name for name, _data in events if "-more-" not in name and "-tail-" not in name]
+        assert begun == [f"{part}-{answer.pk}" for part in ("thinking", "answer", "calls", "foot")] + ["close"]
         await answer.arefresh_from_db()
         assert answer.state == Turn.State.DONE
-        shown = "".join(data for name, data in events if name in {"answer", "answer-more"})
+        parts = {f"answer-{answer.pk}", f"answer-more-{answer.pk}"}
+        shown = "".join(data for name, data in events if name in parts)
         page = await client.get(f"/playground/c/{conversation.pk}/", headers={"HX-Request": ""})
         assert shown.replace("\n", "") in page.content.decode().replace("\n", "")
 
@@ -164,7 +180,8 @@ def test_a_reader_of_a_finished_turn_gets_it_whole_and_is_sent_away(serve: Serve
         answer = await Turn.objects.aget(role=Turn.Role.ASSISTANT)
         await events_of(client, answer)
         events = await events_of(client, answer)
-        assert [name for name, _data in events] == ["thinking", "answer", "foot", "close"]
+        names = [f"{part}-{answer.pk}" for part in ("thinking", "answer", "calls", "foot")]
+        assert [name for name, _data in events] == [*names, "close"]
         assert await Turn.objects.acount() == 2
 
     serve(scenario)
@@ -185,17 +202,17 @@ def test_two_messages_at_once_get_one_answer(serve_slowly: Serve, person: User) 
     serve_slowly(scenario)
 
 
-def test_answering_again_replaces_the_last_answer(serve: Serve, person: User) -> None:
+def test_answering_again_puts_another_answer_beside_the_first(serve: Serve, person: User) -> None:
     async def scenario(running: Runtime) -> None:
         client = await browser(person)
         await client.post(reverse("playground:send"), MESSAGE)
         first = await Turn.objects.aget(role=Turn.Role.ASSISTANT)
         await events_of(client, first)
         data = {"model": "Qwen3.8-27B", "effort": "low"}
-        response = await client.post(reverse("playground:answer_again", args=[first.conversation_id]), data)
+        response = await client.post(reverse("playground:answer_again", args=[first.conversation_id, first.pk]), data)
         assert response.status_code == 200
-        second = await Turn.objects.aget(role=Turn.Role.ASSISTANT)
-        assert second.pk != first.pk
+        second = await Turn.objects.aget(role=Turn.Role.ASSISTANT, chosen=True)
+        assert (second.pk != first.pk, second.parent_id) == (True, first.parent_id)
         assert second.model == "Qwen3.8-27B"
         await events_of(client, second)
         await second.arefresh_from_db()
@@ -237,10 +254,11 @@ def test_the_picker_offers_what_the_model_takes(serve: Serve, person: User) -> N
         client = await browser(person)
 
         async def controls(model: str) -> str:
-            return (await client.get(reverse("playground:model_controls"), {"model": model})).content.decode()
+            return (await client.post(reverse("playground:model_controls"), {"model": model})).content.decode()
 
         qwen = await controls("Qwen3.8-27B")
-        assert re.findall(r'<option value="(\w*)"', qwen) == ["", "low", "medium", "xhigh"]
+        efforts = qwen.split('id="id_effort"')[1].split("</select>")[0]
+        assert re.findall(r'<option value="(\w*)"', efforts) == ["", "low", "medium", "xhigh"]
         assert "Default (xhigh)" in qwen
         assert 'name="thinking"' in await controls("Gemma-4-31B-IT")
         for fixed in ("MiMo-V2.6-Flash", "MiniCPM5-2B"):
@@ -265,7 +283,7 @@ def test_code_shows_the_request_that_would_be_sent(serve: Serve, person: User) -
     serve(scenario)
 
 
-def test_rename_and_delete(serve: Serve, person: User, exchange: conversations.Exchange) -> None:
+def test_rename_and_delete(serve: Serve, person: User, exchange: Exchange) -> None:
     async def scenario(running: Runtime) -> None:
         client = await browser(person)
         pk = exchange.conversation.pk
@@ -273,8 +291,11 @@ def test_rename_and_delete(serve: Serve, person: User, exchange: conversations.E
         assert renamed.status_code == 200
         assert (await Conversation.objects.aget(pk=pk)).title == "New name"
         deleted = await client.post(reverse("playground:delete", args=[pk]))
-        assert deleted["HX-Redirect"] == "/playground/"
-        assert await Turn.objects.acount() == 0
+        assert json.loads(deleted["HX-Trigger"])["undoable"]["url"] == f"/playground/c/{pk}/restore/"
+        page = reverse("playground:conversation", args=[pk])
+        assert (await client.get(page)).status_code == 404
+        await client.post(reverse("playground:restore", args=[pk]))
+        assert (await client.get(page)).status_code == 200
 
     serve(scenario)
 
@@ -297,20 +318,25 @@ def test_long_lists_come_in_pages(serve: Serve, person: User, team: Team) -> Non
     serve(scenario)
 
 
-def test_earlier_turns_come_in_pages(serve: Serve, person: User, exchange: conversations.Exchange) -> None:
+def test_earlier_turns_come_in_pages(serve: Serve, person: User, exchange: Exchange) -> None:
     async def scenario(running: Runtime) -> None:
         conversation = exchange.conversation
         await conversation.turns.abulk_create(
             [Turn(conversation=conversation, role=Turn.Role.USER, content=f"m{number}") for number in range(50)]
         )
+        # One after the other: bulk_create knows no parents yet.
+        chain: int | None = None
+        async for turn in conversation.turns.all():
+            await Turn.objects.filter(pk=turn.pk).aupdate(parent_id=chain)
+            chain = turn.pk
         client = await browser(person)
         url = reverse("playground:conversation", args=[conversation.pk])
         html = (await client.get(url, headers={"HX-Request": ""})).content.decode()
-        assert html.count('class="turn-bubble"') == 40
+        assert html.count('class="turn-bubble"') == 20
         earlier = re.search(r'hx-get="([^"]+\?before=\d+)"', html)
         assert earlier is not None
         part = (await client.get(earlier[1])).content.decode()
-        assert part.count('class="turn-bubble"') == 11
+        assert part.count('class="turn-bubble"') == 20
         assert "<html" not in part
 
     serve(scenario)

@@ -42,7 +42,7 @@ def test_python_calls_openai_with_exactly_the_body() -> None:
 
 
 def test_javascript_names_address_and_key_variable() -> None:
-    javascript = chat_examples(body=BODY, site_url="https://tf.example")[2].source
+    javascript = chat_examples(body=BODY, site_url="https://tf.example")[3].source
     assert 'baseURL: "https://tf.example/v1", apiKey: process.env.TOKEN_FACTORY_KEY' in javascript
     assert "enable_thinking: true" in javascript
 
@@ -51,7 +51,8 @@ def test_javascript_names_address_and_key_variable() -> None:
 def test_every_model_has_code_for_its_own_endpoint(model_id: str) -> None:
     model = load()[model_id]
     examples = model_examples(model=model, site_url="https://tf.example")
-    assert [example.label for example in examples] == ["curl", "Python", "JavaScript"]
+    labels = ["Python · openai", "Python · anthropic"] if model.is_chat else ["Python"]
+    assert [example.label for example in examples] == ["curl", *labels, "JavaScript"]
     words = shlex.split(examples[0].source)
     assert f"https://tf.example{model.endpoint_path}" in words
     assert json.loads(words[words.index("-d") + 1])["model"] == model_id

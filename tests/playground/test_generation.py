@@ -13,18 +13,15 @@ from accounts.models import Team, User
 from billing.models import Outcome, UsageRecord
 from gateway.caller import Caller
 from gateway.runtime import Runtime
-from playground import conversations, generation
+from playground import generation
 from playground.models import CUT_OFF_AFTER_SECONDS, Turn
 from playground.turn_store import read
-from tests.playground.conftest import Serve
+from tests.playground.conftest import Serve, begin
 
 
 @pytest.fixture
 def turn(person: User, team: Team) -> Turn:
-    exchange = conversations.begin(
-        owner=person, team=team, text="Tell me about tides.", model="DeepSeek-V4-Flash", settings={}
-    )
-    return exchange.answer
+    return begin(person, team, "Tell me about tides.").answer
 
 
 async def first_text(turn_id: int) -> str:

@@ -13,18 +13,17 @@ from django.urls import reverse
 
 from accounts.models import Team, User
 from billing.models import Charge, Outcome, Source, UsageRecord
-from playground import conversations
 from playground.meters import meters_of
 from playground.models import Turn
 from playground.transcript import METER_PAUSES_SECONDS
+from tests.playground.conftest import begin
 
 STARTED_AT = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
 def answer(person: User, team: Team) -> Turn:
-    exchange = conversations.begin(owner=person, team=team, text="Hello", model="DeepSeek-V4-Flash", settings={})
-    turn = exchange.answer
+    turn = begin(person, team).answer
     turn.state, turn.content, turn.request_id, turn.finish_reason = Turn.State.DONE, "Hi.", uuid.uuid4(), "stop"
     turn.save()
     return turn

@@ -1,0 +1,31 @@
+/** The scrolling part of the chat: it follows an answer only while one is at its end. */
+
+const NEAR_PX = 48;
+const scroller = document.getElementById("chat-scroll");
+const turns = document.getElementById("turns");
+let following = !turns.classList.contains("compare");
+
+export function toEnd() {
+  following = true;
+  if (!document.getElementById("welcome")) scroller.scrollTo({ top: scroller.scrollHeight, behavior: "instant" });
+}
+
+export const toTop = () => {
+  following = false;
+  scroller.scrollTo({ top: 0, behavior: "instant" });
+};
+
+/** Run a change of the turns and leave this element where it is on the screen. */
+export function keepPlace(top, element) {
+  following = false;
+  if (element) scroller.scrollBy({ top: element.getBoundingClientRect().top - top, behavior: "instant" });
+}
+
+scroller.addEventListener("scroll", () => {
+  following = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_PX;
+});
+new ResizeObserver(() => {
+  if (following && !turns.classList.contains("compare")) scroller.scrollTo({ top: scroller.scrollHeight, behavior: "instant" });
+}).observe(turns);
+
+if (following) toEnd();
