@@ -1,4 +1,4 @@
-"""Records = charges = rollups = exports, worked out independently of how they were written.
+"""Records = charges = rollups = quota counters = exports, worked out independently of how they were written.
 
 Team by team and month by month, each in one consistent view of the database, so raters may go on meanwhile:
 
@@ -7,7 +7,8 @@ Team by team and month by month, each in one consistent view of the database, so
 - a day that is summed once more is the sum of its quarter hours;
 - an export's lines add up to its total line, and that to the rollups;
 - a day whose records are pruned: what was pruned, plus records that are left, is its rollups;
-- over everything: all charges and corrections together are all rollups together.
+- over everything: all charges and corrections together are all rollups together;
+- every quota counter of a running period that can be read from here is what the ledger has for it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from django.db import connection, transaction
 from django.db.models import Case, F, IntegerField, Min, Q, QuerySet, Sum, Value, When
 from django.db.models.functions import Greatest, Least
 
+from billing import counters
 from billing.buckets import Interval
 from billing.cells import AMOUNT_AT, SUMS, Cell, Cells, Sums, ledger_cells, rollup_cells, team_ids
 from billing.exports import lines
@@ -66,6 +68,8 @@ def reconcile(*, start: date | None = None, end: date | None = None) -> Iterator
             at += CHUNK
     if not start and not end:
         yield from _grand_total()
+    if not end:
+        yield from map(Difference, counters.differences())
     yield from _rejected(settings.DATA_DIR / "journal" / "rejected.jsonl")
 
 

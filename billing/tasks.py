@@ -23,7 +23,7 @@ from config.celery import app
 
 logger = logging.getLogger(__name__)
 # A task gives way after so many batches: beat and other tasks share its worker.
-MAX_BATCHES = 50
+MAX_BATCHES = 20
 ANNOUNCE_SECONDS = 0.2
 # More messages than this say nothing new; a worker that is down must not find a heap of them.
 MAX_ANNOUNCED = 4
