@@ -3,8 +3,9 @@
 `public`         anybody
 `team_required`  somebody signed in, who has `request.team` and `request.membership`
 `right_required` the same, and with that right in the team; without it the answer is 403
+`staff_required` staff of the installation, signed in; to anybody else who is, the page does not exist
 
-Both take sync and async views. In an async view they load person and team first, so that the view
+All take sync and async views. In an async view they load person and team first, so that the view
 and its template may read `request.user` and `request.team` freely.
 """
 
@@ -17,7 +18,7 @@ from typing import Any
 from asgiref.sync import iscoroutinefunction
 from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 
@@ -49,6 +50,17 @@ def right_required(right: Right) -> Callable[[View], View]:
         return marked
 
     return mark
+
+
+def staff_required(view: View) -> View:
+    return _marked(view, "staff", _staff_first)
+
+
+def _staff_first(request: HttpRequest) -> HttpResponse | None:
+    stranger = _sign_in_first(request)
+    if stranger is None and not request.user.is_staff:
+        raise Http404
+    return stranger
 
 
 def _sign_in_first(request: HttpRequest) -> HttpResponse | None:

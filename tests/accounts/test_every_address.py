@@ -21,7 +21,7 @@ from billing.models import Outcome, Source, UsageRecord
 from gateway.models import DedicatedEndpoint
 from tests.accounts.conftest import PASSWORD, MakePerson, MakeTeam, SignIn
 
-PUBLIC, SIGNED_IN = "public", "signed in"
+PUBLIC, SIGNED_IN, STAFF = "public", "signed in", "staff"
 
 # Each address of ours: what it is opened with, and what that takes.
 ADDRESSES: dict[str, tuple[str, str | Right]] = {
@@ -51,6 +51,8 @@ ADDRESSES: dict[str, tuple[str, str | Right]] = {
     "accounts:audit": ("GET", Right.READ_AUDIT),
     "accounts:audit_csv": ("GET", Right.READ_AUDIT),
     "accounts:invitation": ("GET", PUBLIC),
+    "accounts:remembered_invitation": ("GET", SIGNED_IN),
+    "accounts:oidc_sign_in": ("GET", PUBLIC),
     "accounts:profile": ("GET", SIGNED_IN),
     "accounts:activity": ("GET", SIGNED_IN),
     "accounts:end_session": ("POST", SIGNED_IN),
@@ -64,18 +66,36 @@ ADDRESSES: dict[str, tuple[str, str | Right]] = {
     "gateway:test_endpoint": ("POST", Right.CHANGE_SETTINGS),
     "gateway:switch_endpoint": ("POST", Right.CHANGE_SETTINGS),
     "gateway:delete_endpoint": ("POST", Right.CHANGE_SETTINGS),
+    "gateway:upstreams": ("GET", STAFF),
     "playground:home": ("GET", PUBLIC),
     "playground:models": ("GET", PUBLIC),
     "playground:model": ("GET", PUBLIC),
     "playground:chat": ("GET", SIGNED_IN),
     "playground:conversations": ("GET", SIGNED_IN),
-    "playground:model_controls": ("GET", SIGNED_IN),
+    "playground:model_controls": ("POST", SIGNED_IN),
     "playground:code": ("POST", SIGNED_IN),
     "playground:send": ("POST", Right.USE_MODELS),
     "playground:conversation": ("GET", SIGNED_IN),
     "playground:answer_again": ("POST", Right.USE_MODELS),
+    "playground:compare": ("POST", Right.USE_MODELS),
+    "playground:comparison": ("GET", SIGNED_IN),
+    "playground:compare_stream": ("GET", SIGNED_IN),
     "playground:rename": ("POST", SIGNED_IN),
+    "playground:pin": ("POST", SIGNED_IN),
     "playground:delete": ("POST", SIGNED_IN),
+    "playground:restore": ("POST", SIGNED_IN),
+    "playground:export": ("GET", SIGNED_IN),
+    "playground:share": ("POST", SIGNED_IN),
+    "playground:unshare": ("POST", SIGNED_IN),
+    "playground:image": ("GET", SIGNED_IN),
+    "playground:edit": ("POST", Right.USE_MODELS),
+    "playground:give_results": ("POST", Right.USE_MODELS),
+    "playground:show_branch": ("POST", SIGNED_IN),
+    "playground:delete_turn": ("POST", SIGNED_IN),
+    "playground:restore_turn": ("POST", SIGNED_IN),
+    "playground:shared": ("GET", SIGNED_IN),
+    "playground:shared_image": ("GET", SIGNED_IN),
+    "playground:copy_shared": ("POST", Right.USE_MODELS),
     "playground:turn": ("GET", SIGNED_IN),
     "playground:stream": ("GET", SIGNED_IN),
     "playground:stop": ("POST", SIGNED_IN),
@@ -186,8 +206,11 @@ def world(make_person: MakePerson, make_team: MakeTeam) -> World:
 NOWHERE = {
     "conversation_id": uuid.UUID(int=0),
     "turn_id": 0,
+    "image_id": 0,
+    "form": "json",
     "session_id": 0,
     "token": "none",
+    "provider_id": "none",
     "model_id": "Qwen3.8-27B",
 }
 
@@ -213,7 +236,7 @@ def test_every_address_of_ours_is_in_the_table() -> None:
 def test_a_view_is_marked_as_the_table_says(address: Address) -> None:
     needed = ADDRESSES[address.name][1]
     callback: Any = address.pattern.callback
-    assert callback.access == ("public" if needed == PUBLIC else "session")
+    assert callback.access == (needed if needed in {PUBLIC, STAFF} else "session")
     if isinstance(needed, Right):
         assert callback.right == needed
 
@@ -239,6 +262,16 @@ def test_each_role_opens_what_its_rights_open(role: Role, world: World, sign_in:
         name for name, (_, needed) in ADDRESSES.items() if isinstance(needed, Right) and needed not in RIGHTS[role]
     }
     assert refused == expected & {address.name for address in OURS}
+
+
+@pytest.mark.parametrize("role", Role)
+def test_staff_pages_do_not_exist_for_any_role(role: Role, world: World, sign_in: SignIn) -> None:
+    client = sign_in(world.people[role], team=world.team)
+    for address in OURS:
+        method, needed = ADDRESSES[address.name]
+        if needed == STAFF:
+            answer = open_address(client, address, world.parameters, method)
+            assert answer.status_code == HTTPStatus.NOT_FOUND, address.name
 
 
 @pytest.mark.parametrize("role", Role)
