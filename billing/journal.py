@@ -16,16 +16,19 @@ import fcntl
 import os
 import threading
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
+from zlib import crc32
 
 SEGMENT_BYTES = 16 * 1024 * 1024
 SUFFIX = ".journal"
 ADOPTION_LOCK = "adoption.lock"
+# Where a line's JSON begins, behind letter, checksum and id.
+RECORD_AT = 44
+_CRC_OF = {kind: crc32(kind) for kind in (b"S", b"F")}
 
 type Fsync = Literal["never", "second", "always"]
 
@@ -47,6 +50,8 @@ class Segment:
     size: int = 0
     shipped: int = 0
     synced: int = 0
+    # A full disk cut a line of it short: its lines have to be looked at one by one.
+    torn: bool = False
     # Requests that began here and have not finished: the segment must outlive them.
     open: set[str] = field(default_factory=set)
 
@@ -103,8 +108,8 @@ class Journal:
     def backlog_bytes(self) -> int:
         return sum(segment.unshipped_bytes for segment in self.segments) + sum(map(len, self._unwritten))
 
-    def read(self, segment: Segment, *, limit_bytes: int) -> tuple[list[Line], int]:
-        """Complete lines from where shipping stopped, and the offset behind them."""
+    def read(self, segment: Segment, *, limit_bytes: int) -> tuple[list[bytes], int]:
+        """The records of finished requests from where shipping stopped, and the offset behind them."""
         data = os.pread(segment.descriptor, min(limit_bytes, segment.unshipped_bytes), segment.shipped)
         while data and b"\n" not in data and segment.shipped + len(data) < segment.size:
             limit_bytes *= 2
@@ -113,7 +118,13 @@ class Journal:
         if not whole and segment is not self.segments[-1]:
             # A line torn by a full disk ends this segment; it stands whole in the next one.
             return [], segment.size
-        return list(parse_lines(data[:whole])), segment.shipped + whole
+        data = data[:whole]
+        if segment.torn:
+            records = [line.json for line in parse_lines(data) if line.finished]
+        else:
+            # This process wrote them a moment ago, each as a whole: checksums are for what a crash leaves.
+            records = [line[RECORD_AT:] for line in data.split(b"\n") if line[:1] == b"F"]
+        return records, segment.shipped + whole
 
     def release(self, segment: Segment) -> None:
         """Remove the segment if nobody needs it any more."""
@@ -160,7 +171,10 @@ class Journal:
         try:
             written = os.write(segment.descriptor, line)
             segment.size += written
-            self._torn = written < len(line)
+            if written < len(line):
+                self._torn = segment.torn = True
+            elif self._torn:
+                self._torn = False
             if self._fsync == "always":
                 os.fsync(segment.descriptor)
         except OSError as error:
@@ -227,14 +241,10 @@ def parse_lines(data: bytes) -> Iterator[Line]:
         kind, checksum, rest = raw[:2], raw[2:11], raw[11:]
         if kind not in (b"S ", b"F ") or len(rest) < 34:
             continue
-        if b"%08x " % _checksum(kind[:1], rest) == checksum:
+        if b"%08x " % crc32(rest, _CRC_OF[kind[:1]]) == checksum:
             yield Line(kind == b"F ", rest[:32].decode("ascii"), rest[33:])
 
 
 def _line(kind: bytes, request_id: str, json: bytes) -> bytes:
     rest = b"%s %s" % (request_id.encode("ascii"), json)
-    return b"%s %08x %s\n" % (kind, _checksum(kind, rest), rest)
-
-
-def _checksum(kind: bytes, rest: bytes) -> int:
-    return zlib.crc32(rest, zlib.crc32(kind))
+    return b"%s %08x %s\n" % (kind, crc32(rest, _CRC_OF[kind]), rest)

@@ -6,6 +6,7 @@ are corrected by. A request counts in the period in which it began.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from operator import or_
@@ -78,18 +79,15 @@ def price_of(card: RateCard, model: str, usage: Usage, at: datetime) -> int:
 
 
 def reservation_ppt(
-    card: RateCard,
-    model: str,
+    prices: Mapping[str, int],
     *,
     prompt_tokens_estimate: int,
     max_output_tokens: int,
-    at: datetime,
     pages: int = 0,
     characters: int = 0,
 ) -> int:
     """What a request may cost at most: no cache hit, all the output it may write."""
-    usage = Usage(prompt_tokens_estimate, 0, max_output_tokens, pages, characters)
-    return price_of(card, model, usage, at)
+    return total_ppt(Usage(prompt_tokens_estimate, 0, max_output_tokens, pages, characters), prices)
 
 
 # -- the ledger's count ---------------------------------------------------------------------------

@@ -30,9 +30,8 @@ RETRY_SECONDS = 1.0
 POISON = (DataError, IntegrityError)
 
 
-def ship_lines(lines: list[Line], *, rejected_file: Path) -> None:
-    """Insert the finished ones. A row that the database refuses is set aside in a file, never retried for ever."""
-    rows = [line.json for line in lines if line.finished]
+def ship(rows: list[bytes], *, rejected_file: Path) -> None:
+    """Insert records. A row that the database refuses is set aside in a file, never retried for ever."""
     if not rows:
         return
     try:
@@ -43,9 +42,9 @@ def ship_lines(lines: list[Line], *, rejected_file: Path) -> None:
             with rejected_file.open("ab") as file:
                 file.write(rows[0] + b"\n")
             return
-        half = len(lines) // 2
-        ship_lines(lines[:half], rejected_file=rejected_file)
-        ship_lines(lines[half:], rejected_file=rejected_file)
+        half = len(rows) // 2
+        ship(rows[:half], rejected_file=rejected_file)
+        ship(rows[half:], rejected_file=rejected_file)
 
 
 def _insert(rows: list[bytes]) -> None:
@@ -72,7 +71,7 @@ def _adopt(directory: Path) -> int:
         for segment in abandoned(directory):
             kept.append(segment)
             lines = list(parse_lines(os.pread(segment.descriptor, segment.size, 0)))
-            _ship_all([line for line in lines if line.finished], rejected_file=rejected_file)
+            _ship_all([line.json for line in lines if line.finished], rejected_file=rejected_file)
             count += sum(line.finished for line in lines)
             begun |= {line.request_id: line for line in lines if not line.finished}
             for line in lines:
@@ -81,7 +80,7 @@ def _adopt(directory: Path) -> int:
             if not begun:
                 _drop(kept)
         # A start without an end, here or in the database, is a call the crash cut off.
-        _ship_all([line._replace(finished=True) for line in begun.values()], rejected_file=rejected_file)
+        _ship_all([line.json for line in begun.values()], rejected_file=rejected_file)
         _drop(kept)
     finally:
         for segment in kept:
@@ -91,9 +90,9 @@ def _adopt(directory: Path) -> int:
     return count + len(begun)
 
 
-def _ship_all(lines: list[Line], *, rejected_file: Path) -> None:
-    for start in range(0, len(lines), 1000):
-        ship_lines(lines[start : start + 1000], rejected_file=rejected_file)
+def _ship_all(rows: list[bytes], *, rejected_file: Path) -> None:
+    for start in range(0, len(rows), 1000):
+        ship(rows[start : start + 1000], rejected_file=rejected_file)
 
 
 def _drop(segments: list[Segment]) -> None:
@@ -153,11 +152,11 @@ class Shipper:
             # What comes while this runs is for the next turn, or busy times would ship it line by line.
             end = segment.size
             while segment.shipped < end:
-                lines, offset = self.journal.read(segment, limit_bytes=BATCH_BYTES)
+                records, offset = self.journal.read(segment, limit_bytes=BATCH_BYTES)
                 if offset == segment.shipped:
                     break
-                ship_lines(lines, rejected_file=self.journal.directory / "rejected.jsonl")
-                count += sum(line.finished for line in lines)
+                ship(records, rejected_file=self.journal.directory / "rejected.jsonl")
+                count += len(records)
                 segment.shipped = offset
             self.journal.release(segment)
         return count

@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from ipaddress import ip_address
+from typing import NamedTuple
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError, close_old_connections
 
-from billing.pricing import Usage, format_points
-from billing.quota import Period, period_at, price_of, reservation_ppt, rolling_start, used_ppt
+from billing.pricing import Usage, format_points, total_ppt
+from billing.quota import Period, period_at, reservation_ppt, rolling_start, used_ppt
 from billing.rates import RateCard
 from gateway.call import Call, new_request_id
 from gateway.caller import Allowance, Caller
@@ -51,8 +52,7 @@ class SiteLimits:
 NO_SITE_LIMITS = SiteLimits()
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(NamedTuple):
     """What a call is going to use at most; points for it are set aside."""
 
     prompt_bytes: int = 0
@@ -64,8 +64,7 @@ class Expected:
 NOTHING = Expected()
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """What a caller wants to do. Without a model (a list of models) it takes no slot and no points."""
 
     endpoint: str
@@ -75,41 +74,47 @@ class Ask:
     expected: Expected = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """A call let through. Settled by the call's finish, or cancelled where it came to no call."""
+class Ticket(NamedTuple):
+    """A call let through at `at` (Unix time), priced at the rates of then. Settled by the call's finish, or cancelled
+    where it came to no call."""
 
     call_id: str
+    at: float
     gates: Gates
     passage: Passage
-    admission: Admission
+    prices: Mapping[str, int]
+    counters: Counters
 
     def settle(self, call: Call) -> None:
-        spent = self.admission.price(call) if 200 <= call.status < 300 else 0
+        spent = 0
+        if 200 <= call.status < 300:
+            counts = call.counts
+            usage = Usage(counts.prompt, counts.cached, counts.completion, call.pages, call.characters)
+            spent = total_ppt(usage, self.prices)
         count_call(call, spent_ppt=spent)
-        self.admission.counters.leave(self.call_id, self.gates, spent_ppt=spent)
+        self.counters.leave(self.call_id, self.gates, spent_ppt=spent)
 
     def cancel(self) -> None:
-        self.admission.counters.leave(self.call_id, self.gates, spent_ppt=None)
+        self.counters.leave(self.call_id, self.gates, spent_ppt=None)
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """What a client may still use, as of this call."""
         headers = []
-        passage = self.passage
-        if self.gates.windows:
+        passage, (windows, _, budgets) = self.passage, self.gates
+        if windows:
             headers += [
-                (b"x-ratelimit-limit-user-rpm", b"%d" % self.gates.windows[0].limit),
+                (b"x-ratelimit-limit-user-rpm", b"%d" % windows[0].limit),
                 (b"x-ratelimit-remaining-user-rpm", b"%d" % passage.remaining),
                 (b"x-ratelimit-reset", b"%d" % passage.reset_at),
             ]
-        if self.gates.budgets:
-            budget = self.gates.budgets[0]
-            left = max(0, budget.limit_ppt - passage.taken_ppt)
+        if budgets:
+            limit_ppt, taken_ppt = budgets[0].limit_ppt, passage.taken_ppt
+            left_ppt = limit_ppt - taken_ppt if taken_ppt < limit_ppt else 0
             headers += [
-                (b"x-ratelimit-limit-user-daily-points", format_points(budget.limit_ppt).encode()),
-                (b"x-ratelimit-used-user-daily-points", format_points(passage.taken_ppt).encode()),
-                (b"x-ratelimit-remaining-user-daily-points", format_points(left).encode()),
-                (b"x-ratelimit-reset-user-daily-points", b"%d" % budget.ends_at),
+                (b"x-ratelimit-limit-user-daily-points", format_points(limit_ppt).encode()),
+                (b"x-ratelimit-used-user-daily-points", format_points(taken_ppt).encode()),
+                (b"x-ratelimit-remaining-user-daily-points", format_points(left_ppt).encode()),
+                (b"x-ratelimit-reset-user-daily-points", b"%d" % budgets[0].ends_at),
             ]
         return headers
 
@@ -140,23 +145,22 @@ class Admission:
 
     async def admit(self, caller: Caller, ask: Ask) -> Ticket:
         """Raises Forbidden outside the key's scopes, RateLimited at a limit; nothing is counted then."""
-        check_scope(caller.allowance, ask)
+        allowance = caller.allowance
+        if allowance.is_scoped:
+            check_scope(allowance, ask)
         now = time.time()
         gates = self._gates_of(caller, ask)
-        if ask.model and (caller.allowance.team_points_ppt or caller.allowance.key_points_ppt):
-            gates = Gates(gates.windows, gates.slots, await self._budgets(caller, ask, now))
+        prices: Mapping[str, int] = {}
+        if ask.model:
+            prices = self.card.prices(ask.model, datetime.fromtimestamp(now, UTC))
+            if allowance.team_points_ppt or allowance.key_points_ppt:
+                gates = Gates(gates.windows, gates.slots, await self._budgets(caller, ask, prices, now))
         call_id = new_request_id()
         result = await self.counters.enter(call_id, gates, now=now)
         if isinstance(result, Refusal):
             count_refusal(result.gate.code)
             raise refused(result)
-        return Ticket(call_id, gates, result, self)
-
-    def price(self, call: Call) -> int:
-        """What rating will charge a finished call."""
-        counts = call.counts
-        usage = Usage(counts.prompt, counts.cached, counts.completion, call.pages, call.characters)
-        return price_of(self.card, call.model, usage, datetime.fromtimestamp(call.started_at, UTC))
+        return Ticket(call_id, now, gates, result, prices, self.counters)
 
     def _gates_of(self, caller: Caller, ask: Ask) -> Gates:
         """Windows and slots, from the last call of the same caller where nothing has changed."""
@@ -193,26 +197,25 @@ class Admission:
             tuple([slot for slot in slots if slot.limit]) if ask.model else (),
         )
 
-    async def _budgets(self, caller: Caller, ask: Ask, now: float) -> tuple[Budget, ...]:
+    async def _budgets(self, caller: Caller, ask: Ask, prices: Mapping[str, int], now: float) -> tuple[Budget, ...]:
         allowance = caller.allowance
-        reserve = reservation_ppt(
-            self.card,
-            ask.model,
-            prompt_tokens_estimate=ask.expected.prompt_bytes // BYTES_PER_TOKEN,
-            max_output_tokens=ask.expected.output_tokens,
-            at=datetime.fromtimestamp(now, UTC),
-            pages=ask.expected.pages,
-            characters=ask.expected.characters,
+        expected = ask.expected
+        reserve_ppt = reservation_ppt(
+            prices,
+            prompt_tokens_estimate=expected.prompt_bytes // BYTES_PER_TOKEN,
+            max_output_tokens=expected.output_tokens,
+            pages=expected.pages,
+            characters=expected.characters,
         )
-        wanted = [
-            (f"points:team:{caller.team_id}", allowance.team_points_ppt, None),
-            (f"points:key:{caller.key_id}", allowance.key_points_ppt if caller.key_id else 0, caller.key_id),
-        ]
         budgets = []
-        for name, limit_ppt, key_id in wanted:
-            if limit_ppt:
-                known = await self._known_budget(name, caller, key_id, now)
-                budgets.append(Budget(name, limit_ppt, reserve, known.ends_at, known.used_ppt))
+        if allowance.team_points_ppt:
+            name = f"points:team:{caller.team_id}"
+            known = await self._known_budget(name, caller, None, now)
+            budgets.append(Budget(name, allowance.team_points_ppt, reserve_ppt, known.ends_at, known.used_ppt))
+        if allowance.key_points_ppt and caller.key_id:
+            name = f"points:key:{caller.key_id}"
+            known = await self._known_budget(name, caller, caller.key_id, now)
+            budgets.append(Budget(name, allowance.key_points_ppt, reserve_ppt, known.ends_at, known.used_ppt))
         return tuple(budgets)
 
     async def _known_budget(self, name: str, caller: Caller, key_id: int | None, now: float) -> Budget:

@@ -111,11 +111,11 @@ class Request:
 
     @property
     def address(self) -> str:
-        client = self.scope.get("client")
-        if not client or not settings.TRUSTED_PROXIES:
+        client, trusted = self.scope.get("client"), self.runtime.trusted_proxies
+        if not client or not trusted:
             return client[0] if client else ""
         forwarded = [value.decode("latin-1") for name, value in self.scope["headers"] if name == b"x-forwarded-for"]
-        return forwarded_address(client[0], ",".join(forwarded).split(","), trusted=settings.TRUSTED_PROXIES)
+        return forwarded_address(client[0], ",".join(forwarded).split(","), trusted=trusted)
 
     async def begin(self, job: Job, *, caller: Caller, expected: Expected) -> tuple[Answer, Ticket]:
         """Through the gates and into the journal; from here on the call's id is the request's."""
@@ -218,5 +218,5 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
             internal = CallError(f"Internal error. Request id: {request.request_id.decode()}")
             await tell(send, internal, request_id=request.request_id)
     finally:
-        if settings.LOG_REQUESTS:
-            request.runtime.request_log.write(request.logged(seconds=time.perf_counter() - began))
+        if request_log := request.runtime.request_log:
+            request_log.write(request.logged(seconds=time.perf_counter() - began))

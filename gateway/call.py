@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Protocol
@@ -16,7 +15,7 @@ from billing.journal import JournalFull
 from billing.models import Outcome
 from gateway.caller import Caller
 from gateway.errors import UpstreamSaturated
-from gateway.usage import TokenCounts, read_usage
+from gateway.usage import NOTHING_COUNTED, TokenCounts, read_usage
 
 # An upstream's usage object is kept as it came unless it is absurdly large.
 MAX_USAGE_BYTES = 16_384
@@ -50,54 +49,59 @@ def timestamp(moment: float) -> str:
     return f"{_second(second)}.{micros:06d}"
 
 
-def _kept(usage: Any) -> orjson.Fragment | None:
-    """The backend's usage object as JSON for the record, where there is one that can be kept."""
-    if not isinstance(usage, dict | list):
-        # A bare word is no usage, and SQLite would refuse the record with it.
-        return None
-    try:
-        # In a list, as deep as it will be inside the record.
-        json = orjson.dumps([usage])
-    except TypeError:
-        # Nested too deeply to be written: the record must be, whatever a backend sends.
-        return None
-    return orjson.Fragment(json[1:-1]) if len(json) <= MAX_USAGE_BYTES else None
+@lru_cache(maxsize=4096)
+def _whose(team_id: int, key_id: int, member_id: int, source: str, model: str, endpoint: str, stream: bool) -> bytes:
+    """The columns that a call shares with many others, as the inside of a JSON object."""
+    columns = {"team_id": team_id, "key_id": key_id, "member_id": member_id, "source": source}
+    return orjson.dumps({**columns, "model": model, "endpoint": endpoint, "stream": stream})[1:-1]
 
 
-@dataclass(slots=True)
 class Call:
-    caller: Caller
-    model: str
-    endpoint: str
-    stream: bool
-    log: RecordLog
-    prompt_bytes: int = 0
-    request_id: str = field(default_factory=new_request_id)
+    """What is not set stands at what the class says: most calls set few of it."""
+
     upstream: str = ""
     upstream_id: str = ""
     status: int = 0
     error_code: str = ""
     finish_reason: str = ""
     usage: Any = None
+    prompt_bytes: int = 0
     output_chunks: int = 0
     bytes_out: int = 0
     pages: int = 0
     characters: int = 0
-    counts: TokenCounts = field(default_factory=TokenCounts)
+    counts: TokenCounts = NOTHING_COUNTED
     estimated: bool = False
-    started_at: float = field(default_factory=time.time)
     first_byte_at: float | None = None
     finished: bool = False
-    on_finish: Callable[[Call], None] | None = None
+
+    def __init__(
+        self,
+        *,
+        caller: Caller,
+        model: str,
+        endpoint: str,
+        stream: bool,
+        log: RecordLog,
+        request_id: str | None = None,
+        started_at: float | None = None,
+        on_finish: Callable[[Call], None] | None = None,
+    ) -> None:
+        self.caller = caller
+        self.model = model
+        self.endpoint = endpoint
+        self.stream = stream
+        self.log = log
+        self.request_id = request_id or new_request_id()
+        self.started_at = started_at or time.time()
+        self.on_finish = on_finish
 
     def accept(self) -> None:
         """Leave the start line. Without a journal nothing is served: what is used would be lost."""
-        record = self._identity()
-        record["status"] = 0
-        record["outcome"] = "interrupted"
-        record["finished_at"] = record["started_at"]
+        id, identity, started_at = self._identity()
+        ends = b'"status":0,"outcome":"interrupted","finished_at":"%s"' % started_at
         try:
-            self.log.start(record["id"], orjson.dumps(record))
+            self.log.start(id, b"{%s,%s}" % (identity, ends))
         except JournalFull:
             raise UpstreamSaturated("The gateway cannot record usage at the moment.", retry_after_seconds=5) from None
 
@@ -108,29 +112,25 @@ class Call:
         self.finished = True
         self.counts, estimated = self._counts()
         self.estimated = self.estimated or estimated
-        record = self._identity()
-        record.update(self._result(outcome))
-        self.log.finish(record["id"], orjson.dumps(record))
+        id, identity, _ = self._identity()
+        self.log.finish(id, b"{%s,%s" % (identity, self._result(outcome)[1:]))
         if self.on_finish:
             self.on_finish(self)
 
-    def _identity(self) -> dict[str, Any]:
+    def _identity(self) -> tuple[str, bytes, bytes]:
+        """The record's id, its columns known from the start on as the inside of a JSON object, and when that was."""
+        id = self.request_id.replace("-", "")
+        started_at = timestamp(self.started_at).encode("ascii")
         caller = self.caller
-        return {
-            "id": self.request_id.replace("-", ""),
-            "team_id": caller.team_id,
-            "key_id": caller.key_id,
-            "member_id": caller.member_id,
-            "source": caller.source,
-            "model": self.model,
-            "endpoint": self.endpoint,
-            "stream": self.stream,
-            "started_at": timestamp(self.started_at),
-        }
+        whose = _whose(
+            caller.team_id, caller.key_id, caller.member_id, caller.source, self.model, self.endpoint, self.stream
+        )
+        return id, b'"id":"%s",%s,"started_at":"%s"' % (id.encode("ascii"), whose, started_at), started_at
 
-    def _result(self, outcome: Outcome) -> dict[str, Any]:
-        counts = self.counts
-        return {
+    def _result(self, outcome: Outcome) -> bytes:
+        """The columns known at the end, as a JSON object. A usage object that cannot be kept is left out."""
+        counts, usage = self.counts, self.usage
+        result = {
             "upstream": self.upstream,
             "upstream_id": self.upstream_id,
             "status": self.status,
@@ -142,7 +142,8 @@ class Call:
             "completion_tokens": counts.completion,
             "reasoning_tokens": counts.reasoning,
             "image_tokens": counts.image,
-            "usage": _kept(self.usage),
+            # A bare word is no usage, and SQLite would refuse the record with it.
+            "usage": usage if isinstance(usage, dict | list) else None,
             "pages": self.pages,
             "characters": self.characters,
             "estimated": self.estimated,
@@ -150,6 +151,14 @@ class Call:
             "first_byte_at": timestamp(self.first_byte_at) if self.first_byte_at else None,
             "finished_at": timestamp(time.time()),
         }
+        try:
+            json = orjson.dumps(result)
+            if len(json) <= MAX_USAGE_BYTES or len(orjson.dumps(usage)) <= MAX_USAGE_BYTES:
+                return json
+        except TypeError:
+            # Nested too deeply to be written: the record must be, whatever a backend sends.
+            pass
+        return orjson.dumps({**result, "usage": None})
 
     def _counts(self) -> tuple[TokenCounts, bool]:
         """What is billed. Output without usage is counted by its chunks and marked, never taken for nothing."""

@@ -29,6 +29,10 @@ class Allowance:
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
     portable: bool = False
 
+    @property
+    def is_scoped(self) -> bool:
+        return bool(self.models or self.endpoints or self.networks)
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:

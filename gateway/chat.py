@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Collection
-from contextlib import aclosing
+from collections.abc import Awaitable, Collection
 
 import orjson
 
 from gateway.admission import DEFAULT_OUTPUT_TOKENS, Expected, Ticket
 from gateway.call import Call
 from gateway.catalog import Endpoint
-from gateway.chat_stream import rewrite_completion
+from gateway.chat_stream import DONE_EVENT, rewrite_completion
 from gateway.errors import CallError, UpstreamUnavailable
-from gateway.http import JSON, Headers, Receive, Send, printable, send_answer
+from gateway.http import JSON, Headers, Receive, Send, begun, printable, send_answer
 from gateway.relay import Answer, Interrupted, Job
 from gateway.schema import ChatRequest, to_json
 from gateway.sse import data_event
@@ -91,16 +89,16 @@ async def serve_stream(answer: Answer, headers: Headers, receive: Receive, send:
         async with answer:
             client = StreamClient(send, answer)
             await client.start([*STREAM_HEADERS, *headers])
+            last = b""
             try:
-                async with aclosing(answer.events()) as events:
-                    async for data in events:
-                        await client.send_events(data)
+                await answer.pump(client.write)
+                last = DONE_EVENT
             except CallError as error:
                 # The status line is gone; whole events have been flushed. No [DONE] follows.
-                await client.send_events(data_event(orjson.dumps(orjson.loads(error.body()))))
+                last = data_event(orjson.dumps(orjson.loads(error.body())))
             finally:
                 client.stop()
-            await client.end()
+            await client.end(last)
     except Interrupted:
         pass
     finally:
@@ -121,26 +119,34 @@ class StreamClient:
         self._send = send
         self._answer = answer
         self._keep_alive = keep_alive
-        self._sent_at = time.monotonic()
-        self._sending = False
         self._loop = asyncio.get_running_loop()
+        self._sent_at = self._loop.time()
+        self._sending = False
         self._timer: asyncio.TimerHandle | None = None
-        self._keeping_alive: asyncio.Task[None] | None = None
+        self._keeping_alive: asyncio.Future[None] | None = None
 
     async def start(self, headers: Headers) -> None:
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         self._timer = self._loop.call_later(KEEP_ALIVE_SECONDS, self._on_timer)
 
-    async def send_events(self, data: bytes) -> None:
+    def write(self, data: bytes) -> Awaitable[None] | None:
+        """Send at once; what is returned waits for a client who cannot take it at once."""
         if self._answer.client_is_gone:
-            return
-        self._sending = True
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
-        self._sending = False
-        self._sent_at = time.monotonic()
+            return None
+        self._sent_at = self._loop.time()
+        rest = begun(self._send({"type": "http.response.body", "body": data, "more_body": True}))
+        return None if rest is None else self._sent(rest)
 
-    async def end(self) -> None:
-        await self._send({"type": "http.response.body", "body": b""})
+    async def end(self, last: bytes = b"") -> None:
+        await self._send({"type": "http.response.body", "body": b"" if self._answer.client_is_gone else last})
+
+    async def _sent(self, rest: Awaitable[None]) -> None:
+        self._sending = True
+        try:
+            await rest
+        finally:
+            self._sending = False
+            self._sent_at = self._loop.time()
 
     def stop(self) -> None:
         if self._timer:
@@ -150,9 +156,9 @@ class StreamClient:
 
     def _on_timer(self) -> None:
         # One timer a stream, looked at again when it was early: chunks do not touch it.
-        silent_seconds = time.monotonic() - self._sent_at
+        silent_seconds = self._loop.time() - self._sent_at
         if silent_seconds >= KEEP_ALIVE_SECONDS:
             silent_seconds = 0.0
-            if not self._sending:
-                self._keeping_alive = self._loop.create_task(self.send_events(self._keep_alive))
+            if not self._sending and (rest := self.write(self._keep_alive)) is not None:
+                self._keeping_alive = asyncio.ensure_future(rest)
         self._timer = self._loop.call_later(KEEP_ALIVE_SECONDS - silent_seconds, self._on_timer)

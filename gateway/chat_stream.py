@@ -6,6 +6,8 @@ Bytes that need nothing done go through untouched. `ChatStream` does no I/O.
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import orjson
@@ -15,6 +17,9 @@ from gateway.sse import EventSplitter, data_event, event_data, replace_data
 
 DONE = b"[DONE]"
 DONE_EVENT = data_event(DONE)
+# Takes whole events at once; what it returns is to be awaited before there are more.
+type Write = Callable[[bytes], Awaitable[None] | None]
+
 FINISH_REASON = re.compile(rb'"finish_reason"\s*:\s*"(\w+)"')
 HAS_USAGE = re.compile(rb'"usage"\s*:\s*\{')
 HAS_DATA = re.compile(rb"^data:|[\r\n]data:")
@@ -100,6 +105,41 @@ class ChatStream:
         for choice in choices if isinstance(choices, list) else ():
             changed = rename_reasoning(choice, "delta") or changed
         return changed
+
+
+class Passing:
+    """A stream on its way to a client: what the transport reads into (`gateway.transport.Reader`)."""
+
+    __slots__ = ("_call", "_write", "done", "stream")
+
+    def __init__(self, call: Call, stream: ChatStream, write: Write) -> None:
+        self.done = False
+        self.stream = stream
+        self._call = call
+        self._write = write
+
+    def feed(self, data: bytes) -> Awaitable[None] | None:
+        call, stream = self._call, self.stream
+        if call.first_byte_at is None:
+            call.first_byte_at = time.time()
+        out = stream.feed(data)
+        self.done = stream.done or stream.error is not None
+        return self.pass_on(out) if out else None
+
+    def pass_on(self, out: bytes) -> Awaitable[None] | None:
+        self._call.bytes_out += len(out)
+        return self._write(out)
+
+
+class Chunks:
+    """The client's events as objects again."""
+
+    def __init__(self) -> None:
+        self._splitter = EventSplitter()
+
+    def feed(self, data: bytes) -> list[dict[str, Any]]:
+        texts = [event_data(event) for event in self._splitter.feed(data)]
+        return [orjson.loads(text) for text in texts if text and text != DONE]
 
 
 def rewrite_completion(call: Call, body: bytes) -> bytes:

@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
@@ -40,8 +40,7 @@ class KnownKey:
         return self.epoch == epoch and (self.expires_at is None or self.expires_at > time.time())
 
 
-@dataclass(frozen=True, slots=True)
-class PresentedCredential:
+class PresentedCredential(NamedTuple):
     """What a request's headers hold. `secret` is None where no key was sent."""
 
     secret: str | None

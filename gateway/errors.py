@@ -17,7 +17,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import httpx
 import orjson
+
+from gateway.sse import EventTooLarge
+
+CUT = "The model server ended the stream before the answer was complete."
 
 
 class CallError(Exception):
@@ -139,3 +144,16 @@ def _message_in(body: bytes) -> str:
     error = document.get("error", document)
     text = error.get("message") if isinstance(error, dict) else error
     return text if isinstance(text, str) else ""
+
+
+def upstream_failure(error: Exception) -> CallError:
+    """The transport's failures as ours; each kind of httpx's is listed in a test."""
+    if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
+        return UpstreamUnavailable("The model server cannot be reached.")
+    if isinstance(error, httpx.PoolTimeout):
+        return UpstreamSaturated("The model server takes no more connections.", retry_after_seconds=1)
+    if isinstance(error, httpx.TimeoutException | TimeoutError):
+        return UpstreamTimeout("The model server was silent for too long.")
+    if isinstance(error, EventTooLarge):
+        return UpstreamUnavailable("The model server sent an event that is too large.")
+    return UpstreamUnavailable(CUT)

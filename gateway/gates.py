@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 WINDOW_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """At most `limit` calls in any 60 s."""
 
     name: str
@@ -24,8 +23,7 @@ class Window:
     code: str
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """At most `limit` calls at once."""
 
     name: str
@@ -33,8 +31,7 @@ class Slot:
     code: str
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(NamedTuple):
     """At most `limit_ppt` from the period's start to `ends_at` (Unix time); the call sets `reserve_ppt` aside.
 
     A budget is counted from `used_ppt`, what the ledger said, where no counter of that period exists.
@@ -48,8 +45,7 @@ class Budget:
     code: str = "insufficient_quota"
 
 
-@dataclass(frozen=True, slots=True)
-class Gates:
+class Gates(NamedTuple):
     """Every gate of one call, in the order in which a refusal is named."""
 
     windows: tuple[Window, ...] = ()
@@ -57,16 +53,14 @@ class Gates:
     budgets: tuple[Budget, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     gate: Window | Slot | Budget
     retry_after_seconds: int
     # Of a budget: what is used and set aside.
     taken_ppt: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(NamedTuple):
     """A call let through: `remaining` and `reset_at` (Unix time) of the first window, `taken_ppt` of the first
     budget."""
 

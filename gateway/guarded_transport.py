@@ -11,7 +11,7 @@ import httpx
 
 from gateway.reachable import checked_addresses
 from gateway.ssrf import Network
-from gateway.transport import Body, Connection, Origin, Transport, wire_head
+from gateway.transport import Body, Connection, Exchange, Origin, Transport, wire_head
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 600.0
@@ -69,30 +69,22 @@ class GuardedTransport(Transport):
             sending.cancel()
             self.discard(connection)
             raise
-        body = UploadedBody(self, origin, connection, read_seconds, sending)
+        body = UploadedBody(Exchange(self, origin, connection, read_seconds), sending)
         return httpx.Response(connection.status, headers=connection.headers, stream=body)
 
 
 class UploadedBody(Body):
     """The answer to a body that may still be on its way; closing ends both."""
 
-    def __init__(
-        self,
-        pool: Transport,
-        origin: Origin,
-        connection: Connection,
-        read_timeout_seconds: float,
-        sending: asyncio.Future[None],
-    ) -> None:
-        super().__init__(pool, origin, connection, read_timeout_seconds)
+    def __init__(self, exchange: Exchange, sending: asyncio.Future[None]) -> None:
+        super().__init__(exchange)
         self._sending = sending
 
     async def aclose(self) -> None:
         if not self._sending.done():
             self._sending.cancel()
-            if self._connection is not None:
-                # Half a request is on it.
-                self._connection.abort()
+            # Half a request is on it.
+            self.exchange.abort()
         # Its failure is the client's leaving or the connection's end, which the reader sees for itself.
         await asyncio.gather(self._sending, return_exceptions=True)
         await super().aclose()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, cast
 
 from gateway.errors import CallError, InvalidRequest
 
@@ -63,3 +63,34 @@ async def send_error(send: Send, error: CallError, *, request_id: bytes) -> None
 def printable(name: str) -> str:
     """A client's own word as part of a header: printable ASCII without the list's comma, 64 characters at most."""
     return "".join(c if " " < c <= "~" and c != "," else "?" for c in name[:64])
+
+
+def begun(work: Awaitable[None]) -> Awaitable[None] | None:
+    """Run a coroutine as far as it goes at once: None when it has ended, else what is to be awaited for its rest."""
+    coroutine = cast("Coroutine[Any, Any, None]", work)
+    try:
+        waits_for = coroutine.send(None)
+    except StopIteration:
+        return None
+    return _Rest(coroutine, waits_for)
+
+
+class _Rest:
+    __slots__ = ("_coroutine", "_waits_for")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, None], waits_for: Any) -> None:
+        self._coroutine = coroutine
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        coroutine, waits_for = self._coroutine, self._waits_for
+        try:
+            while True:
+                try:
+                    value = yield waits_for
+                except BaseException as error:  # noqa: BLE001 -- the coroutine's own to handle, cancellation too
+                    waits_for = coroutine.throw(error)
+                else:
+                    waits_for = coroutine.send(value)
+        except StopIteration:
+            return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 import orjson
@@ -13,7 +13,7 @@ from gateway.anthropic import parse_messages_request
 from gateway.anthropic_answer import error_body, estimated_input_tokens, message_from
 from gateway.anthropic_stream import PING, MessageStream
 from gateway.chat import STREAM_HEADERS, StreamClient, answer_headers, chat_job, expected_of, watch_client
-from gateway.chat_stream import rewrite_completion
+from gateway.chat_stream import Chunks, Write, rewrite_completion
 from gateway.errors import CallError, UpstreamUnavailable
 from gateway.http import JSON, Headers, Receive, Send, read_body, send_answer
 from gateway.relay import Answer, Interrupted
@@ -82,25 +82,29 @@ async def _serve_stream(answer: Answer, headers: Headers, receive: Receive, send
         async with answer:
             client = StreamClient(send, answer, keep_alive=PING)
             await client.start([*STREAM_HEADERS, *headers])
+            stream = MessageStream(request_id=answer.call.request_id, model=answer.call.model)
+            last = b""
             try:
-                await _translate(answer, client)
+                await answer.pump(_translated(stream, client.write))
+                # The record is in the journal: the chunks have ended.
+                last = stream.end()
+            except CallError as error:
+                last = stream.error(error)
             finally:
                 client.stop()
-            await client.end()
+            await client.end(last)
     except Interrupted:
         pass
     finally:
         watcher.cancel()
 
 
-async def _translate(answer: Answer, client: StreamClient) -> None:
-    stream = MessageStream(request_id=answer.call.request_id, model=answer.call.model)
-    try:
-        async with aclosing(answer.chunks()) as chunks:
-            async for chunk in chunks:
-                if events := stream.feed(chunk):
-                    await client.send_events(events)
-        # The record is in the journal: the chunks have ended.
-        await client.send_events(stream.end())
-    except CallError as error:
-        await client.send_events(stream.error(error))
+def _translated(stream: MessageStream, write: Write) -> Write:
+    """`write` for whole events of a chat stream."""
+    chunks = Chunks()
+
+    def feed(data: bytes) -> Awaitable[None] | None:
+        events = b"".join([stream.feed(chunk) for chunk in chunks.feed(data)])
+        return write(events) if events else None
+
+    return feed

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from billing.pricing import PPT_PER_POINT
@@ -19,53 +21,89 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
-REGISTRY = CollectorRegistry()
-CALLS = Counter("tokenfactory_calls", "Finished calls.", ("endpoint", "model", "status"), registry=REGISTRY)
-TOKENS = Counter("tokenfactory_tokens", "Tokens used.", ("model", "meter"), registry=REGISTRY)
-POINTS = Counter("tokenfactory_points", "Points of finished calls, rounded.", ("model",), registry=REGISTRY)
-REFUSALS = Counter("tokenfactory_refusals", "Calls refused by a limit.", ("code",), registry=REGISTRY)
-FIRST_BYTE = Histogram(
-    "tokenfactory_first_byte_seconds", "Time to the first byte of an answer.", registry=REGISTRY, buckets=SECONDS
-)
-DURATION = Histogram("tokenfactory_call_seconds", "Time of whole calls.", registry=REGISTRY, buckets=SECONDS)
 
 
-@lru_cache(maxsize=4096)
-def _of_call(endpoint: str, model: str, status: int) -> Counter:
-    return CALLS.labels(endpoint, model, str(status))
+class Durations:
+    """A histogram: how many lay below each of SECONDS and above the one before, and their sum."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(SECONDS) + 1)
+        self._sum = 0.0
+
+    def add(self, seconds: float) -> None:
+        self._counts[bisect_left(SECONDS, seconds)] += 1
+        self._sum += seconds
+
+    def metric(self, name: str, text: str) -> Metric:
+        buckets = zip([*map(str, map(float, SECONDS)), "+Inf"], accumulate(self._counts), strict=True)
+        return HistogramMetricFamily(name, text, buckets=list(buckets), sum_value=self._sum)
 
 
-@lru_cache(maxsize=1024)
-def _of_model(model: str) -> tuple[Counter, Counter, Counter, Counter]:
-    fresh, cached, output = (TOKENS.labels(model, meter) for meter in ("input", "cache_read", "output"))
-    return fresh, cached, output, POINTS.labels(model)
+class Counted:
+    """Plain numbers: a request adds to a dozen of them, and the event loop is their only writer."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[tuple[str, str, int]] = Counter()
+        # Input not read from a cache, cache reads, output; and picopoints.
+        self.tokens: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+        self.spent_ppt: Counter[str] = Counter()
+        self.refusals: Counter[str] = Counter()
+        self.first_byte = Durations()
+        self.duration = Durations()
+
+
+COUNTED = Counted()
 
 
 def count_call(call: Call, *, spent_ppt: int) -> None:
-    _of_call(call.endpoint, call.model, call.status).inc()
-    counts = call.counts
+    counted, model, counts = COUNTED, call.model, call.counts
+    counted.calls[call.endpoint, model, call.status] += 1
     if counts.prompt or counts.completion:
-        fresh, cached, output, points = _of_model(call.model)
-        fresh.inc(counts.prompt - counts.cached)
-        output.inc(counts.completion)
-        if counts.cached:
-            cached.inc(counts.cached)
-        if spent_ppt:
-            points.inc(spent_ppt / PPT_PER_POINT)
+        tokens = counted.tokens[model]
+        tokens[0] += counts.prompt - counts.cached
+        tokens[1] += counts.cached
+        tokens[2] += counts.completion
+    if spent_ppt:
+        counted.spent_ppt[model] += spent_ppt
     if call.first_byte_at:
-        FIRST_BYTE.observe(max(0.0, call.first_byte_at - call.started_at))
-    DURATION.observe(max(0.0, time.time() - call.started_at))
+        counted.first_byte.add(max(0.0, call.first_byte_at - call.started_at))
+    counted.duration.add(max(0.0, time.time() - call.started_at))
 
 
 def count_refusal(code: str) -> None:
-    REFUSALS.labels(code).inc()
+    COUNTED.refusals[code] += 1
 
 
 def exposition(runtime: Runtime) -> bytes:
     """Everything counted, and what is read when it is asked for."""
-    state = CollectorRegistry()
-    state.register(_State(runtime))
-    return generate_latest(REGISTRY) + generate_latest(state)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Counts())
+    registry.register(_State(runtime))
+    return generate_latest(registry)
+
+
+class _Counts(Collector):
+    def collect(self) -> Iterator[Metric]:
+        counted = COUNTED
+        calls = CounterMetricFamily("tokenfactory_calls", "Finished calls.", labels=["endpoint", "model", "status"])
+        for (endpoint, model, status), count in counted.calls.items():
+            calls.add_metric([endpoint, model, str(status)], count)
+        yield calls
+        tokens = CounterMetricFamily("tokenfactory_tokens", "Tokens used.", labels=["model", "meter"])
+        for model, counts in counted.tokens.items():
+            for meter, count in zip(("input", "cache_read", "output"), counts, strict=True):
+                tokens.add_metric([model, meter], count)
+        yield tokens
+        points = CounterMetricFamily("tokenfactory_points", "Points of finished calls, rounded.", labels=["model"])
+        for model, spent_ppt in counted.spent_ppt.items():
+            points.add_metric([model], spent_ppt / PPT_PER_POINT)
+        yield points
+        refusals = CounterMetricFamily("tokenfactory_refusals", "Calls refused by a limit.", labels=["code"])
+        for code, count in counted.refusals.items():
+            refusals.add_metric([code], count)
+        yield refusals
+        yield counted.first_byte.metric("tokenfactory_first_byte_seconds", "Time to the first byte of an answer.")
+        yield counted.duration.metric("tokenfactory_call_seconds", "Time of whole calls.")
 
 
 class _State(Collector):

@@ -19,17 +19,16 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
-import orjson
 
 from billing.models import Outcome
 from gateway.admission import Ticket
 from gateway.call import Call, RecordLog
 from gateway.caller import Caller
 from gateway.catalog import Endpoint
-from gateway.chat_stream import DONE_EVENT, ChatStream
-from gateway.errors import CallError, UpstreamRefusal, UpstreamSaturated, UpstreamTimeout, UpstreamUnavailable
-from gateway.sse import EventSplitter, EventTooLarge, event_data
-from gateway.transport import Body
+from gateway.chat_stream import DONE_EVENT, ChatStream, Chunks, Passing, Write
+from gateway.errors import CUT, CallError, UpstreamRefusal, UpstreamTimeout, UpstreamUnavailable, upstream_failure
+from gateway.sse import EventTooLarge
+from gateway.transport import Exchange, Transport
 from gateway.upstreams import Upstream, Upstreams
 
 CLIENT_GONE_STATUS = 499
@@ -38,7 +37,6 @@ READ_OUT_SECONDS = 1.0
 # What a replica says when it cannot serve at the moment; another one may.
 RETRIED_STATUSES = frozenset({502, 503})
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
-CUT = "The model server ended the stream before the answer was complete."
 
 
 class Interrupted(Exception):
@@ -65,9 +63,7 @@ class Job:
 
 
 class Relay:
-    def __init__(
-        self, *, upstreams: Upstreams, transport: httpx.AsyncBaseTransport, log: RecordLog, settings: RelaySettings
-    ) -> None:
+    def __init__(self, *, upstreams: Upstreams, transport: Transport, log: RecordLog, settings: RelaySettings) -> None:
         self.upstreams = upstreams
         self.transport = transport
         self.log = log
@@ -83,6 +79,7 @@ class Relay:
             stream=job.stream,
             log=self.log,
             request_id=ticket.call_id,
+            started_at=ticket.at,
             on_finish=ticket.settle,
         )
         try:
@@ -95,9 +92,9 @@ class Relay:
     def open(self, job: Job, *, call: Call) -> Answer:
         return Answer(self, job, call)
 
-    def read_out(self, response: httpx.Response) -> None:
+    def read_out(self, exchange: Exchange) -> None:
         """Read what follows `[DONE]` (the body's terminator) so that the connection can be used again."""
-        task = asyncio.create_task(_read_out(response))
+        task = asyncio.create_task(exchange.read_out(READ_OUT_SECONDS))
         self._reading_out.add(task)
         task.add_done_callback(self._reading_out.discard)
 
@@ -114,12 +111,12 @@ class Answer:
         self._relay = relay
         self._job = job
         self._upstream: Upstream | None = None
-        self._response: httpx.Response | None = None
+        self._exchange: Exchange | None = None
         self._ended_as: Outcome | None = None
         self._interrupted = False
         self._complete = False
-        self._opening: asyncio.Task[Any] | None = None
-        self._reading: asyncio.Task[Any] | None = None
+        # Who waits for the upstream at the moment.
+        self._task: asyncio.Task[Any] | None = None
         self._drain_timer: asyncio.TimerHandle | None = None
 
     # -- opening and closing -------------------------------------------------------------------
@@ -128,14 +125,14 @@ class Answer:
         try:
             await self._open()
         except BaseException as error:
-            await self._close(error)
+            self._close(error)
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._close(error)
+        self._close(error)
 
     async def _open(self) -> None:
         """Ask one replica after another, each once, until one has answered or failed for good."""
@@ -162,28 +159,28 @@ class Answer:
             request_id=self.call.request_id,
             read_timeout_seconds=self._relay.settings.request_timeout_seconds,
         )
-        self._opening = _current_task()
+        self._task = _current_task()
         try:
-            response = await self._relay.transport.handle_async_request(request)
+            exchange = await self._relay.transport.ask(request)
         except httpx.HTTPError as error:
             upstream.failed()
-            failure = _translated(error)
+            failure = upstream_failure(error)
             if isinstance(failure, UpstreamTimeout):
                 raise failure from error
             return failure
         except asyncio.CancelledError:
-            if self._ended_here(self._opening):
+            if self._ended_here(self._task):
                 raise Interrupted from None
             raise
         finally:
-            self._opening = None
-        self._response = response
-        if response.status_code == 200:
+            self._task = None
+        self._exchange = exchange
+        if exchange.status == 200:
             upstream.succeeded()
             self.call.status = 200
             return None
-        refusal = await self._refusal(response)
-        if response.status_code not in RETRIED_STATUSES:
+        refusal = await self._refusal(exchange)
+        if exchange.status not in RETRIED_STATUSES:
             upstream.succeeded()
             raise refusal
         upstream.failed()
@@ -196,37 +193,37 @@ class Answer:
         self.call.upstream = upstream.name
         upstream.take()
 
-    async def _refusal(self, response: httpx.Response) -> UpstreamRefusal:
+    async def _refusal(self, exchange: Exchange) -> UpstreamRefusal:
         """The backend's own error. Its body is read here, so that its connection is free."""
         try:
-            body = await self._read_whole(response)
+            body = await self._read_whole(exchange)
         finally:
-            await response.stream.aclose()  # type: ignore[union-attr]
-            self._response = None
+            exchange.close()
+            self._exchange = None
         refusal = UpstreamRefusal(
-            status=response.status_code,
+            status=exchange.status,
             raw_body=body,
-            content_type=_raw_header(response, b"content-type") or b"application/json",
+            content_type=exchange.header(b"content-type") or b"application/json",
         )
-        if retry_after := _raw_header(response, b"retry-after"):
+        if retry_after := exchange.header(b"retry-after"):
             refusal.headers = ((b"retry-after", retry_after),)
         return refusal
 
-    async def _close(self, error: BaseException | None) -> None:
-        """Settle first: closing may be interrupted, the record must not be."""
+    def _close(self, error: BaseException | None) -> None:
+        """Settle first, then let go of the connection."""
         if self._drain_timer:
             self._drain_timer.cancel()
         self._settle(error)
         if self._upstream:
             self._upstream.release()
             self._upstream = None
-        if (response := self._response) is None:
+        if (exchange := self._exchange) is None:
             return
-        self._response = None
-        if self._complete:
-            self._relay.read_out(response)
+        self._exchange = None
+        if self._complete and not exchange.ended:
+            self._relay.read_out(exchange)
         else:
-            await response.stream.aclose()  # type: ignore[union-attr]
+            exchange.close()
 
     def _settle(self, error: BaseException | None) -> None:
         call = self.call
@@ -275,9 +272,8 @@ class Answer:
     def _interrupt(self, outcome: Outcome) -> None:
         self._ended_as = outcome
         self._interrupted = True
-        task = self._opening or self._reading
-        if task:
-            task.cancel()
+        if self._task:
+            self._task.cancel()
 
     def _ended_here(self, task: asyncio.Task[Any]) -> bool:
         """Whether a cancellation was `_interrupt`'s own and nobody else wants the task gone."""
@@ -287,9 +283,9 @@ class Answer:
 
     async def read(self) -> bytes:
         """The whole body; the caller makes of it what the client gets, then calls `complete`."""
-        assert self._response is not None
+        assert self._exchange is not None
         self.call.first_byte_at = time.time()
-        return await self._read_whole(self._response)
+        return await self._read_whole(self._exchange)
 
     async def pieces(self) -> AsyncGenerator[bytes]:
         """The body as it comes, untouched; the caller calls `complete` before it ends its own answer."""
@@ -299,14 +295,14 @@ class Answer:
                 self.call.bytes_out += len(data)
                 yield data
         except httpx.HTTPError as error:
-            failure = _translated(error)
+            failure = upstream_failure(error)
             self._settle(failure)
             raise failure from error
 
-    def header(self, name: bytes) -> bytes | None:
-        """A header of the backend's answer."""
-        assert self._response is not None
-        return _raw_header(self._response, name)
+    def header(self, name: bytes) -> bytes:
+        """A header of the backend's answer; empty where it has none."""
+        assert self._exchange is not None
+        return self._exchange.header(name)
 
     def complete(self, *, bytes_out: int | None = None) -> None:
         """The answer is whole: its record is written before the client gets the end of it."""
@@ -314,33 +310,71 @@ class Answer:
             self.call.bytes_out = bytes_out
         self.call.finish(self._ended_as or Outcome.OK)
 
-    async def _read_whole(self, response: httpx.Response) -> bytes:
+    async def _read_whole(self, exchange: Exchange) -> bytes:
         """The body, within the time that a whole answer may take and the size that it may have."""
         # Most answers have come with their head: then there is nothing to wait for.
-        if isinstance(response.stream, Body) and (body := response.stream.arrived()) is not None:
+        if (body := exchange.arrived()) is not None:
             return body
         left_seconds = self.call.started_at + self._relay.settings.request_timeout_seconds - time.time()
         pieces = []
         size = 0
         try:
             async with asyncio.timeout(left_seconds):
-                async for piece in response.stream:  # type: ignore[union-attr]
+                while piece := await exchange.read():
                     pieces.append(piece)
                     size += len(piece)
                     if size > MAX_ANSWER_BYTES:
                         raise UpstreamUnavailable("The model server's answer is too large.")
         except (httpx.HTTPError, TimeoutError) as error:
-            raise _translated(error) from error
+            raise upstream_failure(error) from error
         return b"".join(pieces)
+
+    async def pump(self, write: Write) -> None:
+        """Whole events to a client as they come; `DONE_EVENT` is the caller's to send once this has returned.
+
+        What `write` returns is awaited before more is read. Raises CallError when the answer is cut.
+        """
+        passing = Passing(self.call, self._stream(), write)
+        failure: CallError | None = None
+        try:
+            await self._pump(passing)
+            self._complete = passing.stream.done
+            if (out := passing.stream.end()) and (unsent := passing.pass_on(out)) is not None:
+                await unsent
+            failure = self._failure(passing.stream)
+        except Interrupted:
+            pass
+        except (httpx.HTTPError, EventTooLarge) as error:
+            failure = upstream_failure(error)
+        self._end(failure)
+
+    async def _pump(self, passing: Passing) -> None:
+        assert self._exchange is not None
+        if self._interrupted:
+            raise Interrupted
+        self._task = _current_task()
+        try:
+            await self._exchange.pump(passing)
+        except asyncio.CancelledError:
+            if self._ended_here(self._task):
+                raise Interrupted from None
+            raise
+        finally:
+            self._task = None
+
+    def _end(self, failure: CallError | None) -> None:
+        if failure:
+            self._settle(failure)
+            raise failure
+        self.call.finish(self._ended_as or Outcome.OK)
+
+    def _stream(self) -> ChatStream:
+        return ChatStream(self.call, renames_model=self._renames_model(), include_usage=self._job.include_usage)
 
     async def events(self) -> AsyncGenerator[bytes]:
         """Whole events for the client; the closing `[DONE]` comes when the record is in the journal."""
         call = self.call
-        stream = ChatStream(
-            call,
-            renames_model=self._renames_model(),
-            include_usage=self._job.include_usage,
-        )
+        stream = self._stream()
         failure: CallError | None = None
         try:
             while not stream.done and stream.error is None and (data := await self._next()) is not None:
@@ -356,39 +390,34 @@ class Answer:
         except Interrupted:
             pass
         except (httpx.HTTPError, EventTooLarge) as error:
-            failure = _translated(error)
-        if failure:
-            self._settle(failure)
-            raise failure
-        call.finish(self._ended_as or Outcome.OK)
+            failure = upstream_failure(error)
+        self._end(failure)
         if self._ended_as is None:
             yield DONE_EVENT
 
     async def chunks(self) -> AsyncGenerator[dict[str, Any]]:
         """The same as objects, for a reader in this process."""
-        splitter = EventSplitter()
+        reader = Chunks()
         async for data in self.events():
-            for event in splitter.feed(data):
-                text = event_data(event)
-                if text and text != b"[DONE]":
-                    yield orjson.loads(text)
+            for chunk in reader.feed(data):
+                yield chunk
 
     __aiter__ = chunks
 
     async def _next(self) -> bytes | None:
         """The next bytes of the body, None at its end; Interrupted when this side ended it."""
-        assert self._response is not None
+        assert self._exchange is not None
         if self._interrupted:
             raise Interrupted
-        self._reading = _current_task()
+        self._task = _current_task()
         try:
-            return await anext(self._response.stream, None)  # type: ignore[call-overload, no-any-return]
+            return await self._exchange.read() or None
         except asyncio.CancelledError:
-            if self._ended_here(self._reading):
+            if self._ended_here(self._task):
                 raise Interrupted from None
             raise
         finally:
-            self._reading = None
+            self._task = None
 
     def _renames_model(self) -> bool:
         return self._upstream is not None and self._upstream.served_as.get(self.call.model) != self.call.model
@@ -403,36 +432,7 @@ class Answer:
         return None
 
 
-async def _read_out(response: httpx.Response) -> None:
-    try:
-        async with asyncio.timeout(READ_OUT_SECONDS):
-            async for _ in response.stream:  # type: ignore[union-attr]
-                pass
-    except (httpx.HTTPError, TimeoutError):
-        pass
-    finally:
-        await response.stream.aclose()  # type: ignore[union-attr]
-
-
-def _raw_header(response: httpx.Response, name: bytes) -> bytes:
-    """The header as the server sent it; httpx would decode it, in whatever encoding it takes it for."""
-    return next((value for header, value in response.headers.raw if header.lower() == name), b"")
-
-
 def _current_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
     assert task is not None
     return task
-
-
-def _translated(error: Exception) -> CallError:
-    """httpx's failures as ours; each kind is listed in a test."""
-    if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
-        return UpstreamUnavailable("The model server cannot be reached.")
-    if isinstance(error, httpx.PoolTimeout):
-        return UpstreamSaturated("The model server takes no more connections.", retry_after_seconds=1)
-    if isinstance(error, httpx.TimeoutException | TimeoutError):
-        return UpstreamTimeout("The model server was silent for too long.")
-    if isinstance(error, EventTooLarge):
-        return UpstreamUnavailable("The model server sent an event that is too large.")
-    return UpstreamUnavailable(CUT)

@@ -94,8 +94,8 @@ async def serve(request: Request) -> None:
         endpoint=f"spaces/{slug}",
         stream=False,
         log=spaces.log,
-        upstream=slug,
     )
+    call.upstream = slug
     call.accept()
     request.belongs_to(call.request_id)
     await Passage(spaces, target, call, request.scope, request.receive, request.send).run(rest)

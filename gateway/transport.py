@@ -1,9 +1,10 @@
-"""The HTTP/1.1 client under the relay: httpx's transport interface over httptools.
+"""The HTTP/1.1 client under the relay, over httptools: `Transport.ask` for the relay, httpx's transport interface
+for everybody else.
 
-httpx's own engine costs a relay most of its speed (docs/performance.md has the figures). This one
-does what a relay needs and no more: pooled keep-alive connections, TLS, time-outs on connecting and on
-silence, back-pressure, bounded heads. It raises httpx's exceptions, and every `httpx.Response` from
-it must be closed; closing one that was not read to its end closes its connection.
+httpx's own engine costs a relay most of its speed, its request and response objects a good part of the rest
+(docs/performance.md has the figures). This one does what a relay needs and no more: pooled keep-alive connections,
+TLS, time-outs on connecting and on silence, back-pressure, bounded heads. It raises httpx's exceptions, and every
+answer from it must be closed; closing one that was not read to its end closes its connection.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator
-from typing import Any, cast
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any, NamedTuple, Protocol, cast
 
 import httptools
 import httpx
@@ -25,6 +26,26 @@ MAX_IDLE_CONNECTIONS = 512
 IDLE_SECONDS = 4.0
 
 type Origin = tuple[str, str, int]
+
+
+class WireRequest(NamedTuple):
+    """A request as it goes out: `head` ends with its blank line and says the length of `body`."""
+
+    origin: Origin
+    head: bytes
+    body: bytes
+    connect_seconds: float
+    read_seconds: float
+    bodiless: bool = False
+
+
+class Reader(Protocol):
+    """Takes a body as it comes, without a task of its own in between."""
+
+    done: bool
+
+    def feed(self, data: bytes) -> Awaitable[None] | None:
+        """What is returned is awaited before more is fed; errors are raised by `Exchange.pump`."""
 
 
 class StaleConnection(httpx.RemoteProtocolError):
@@ -40,6 +61,8 @@ class Connection(asyncio.Protocol):
         self.closed = False
         self.reused = False
         self.idle_since = 0.0
+        self.bodiless = False
+        self.parser = httptools.HttpResponseParser(self)
         self._can_write: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -47,12 +70,11 @@ class Connection(asyncio.Protocol):
         self.begin()
 
     def begin(self) -> None:
-        self.parser = httptools.HttpResponseParser(self)
+        """Make ready for the next request."""
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self.head: asyncio.Future[None] = self.loop.create_future()
         self.complete = False
-        self.bodiless = False
         self._keep_alive = False
         self.error: Exception | None = None
         self._head_bytes = 0
@@ -61,6 +83,9 @@ class Connection(asyncio.Protocol):
         self._buffered = 0
         self._paused = False
         self._waiter: asyncio.Future[None] | None = None
+        self._reader: Reader | None = None
+        self._unread: Awaitable[None] | None = None
+        self._read_seconds = 0.0
 
     # -- asyncio's side ------------------------------------------------------------------------
 
@@ -82,7 +107,10 @@ class Connection(asyncio.Protocol):
             self._fail(httpx.RemoteProtocolError(str(error)))
         except httpx.RemoteProtocolError as error:
             self._fail(error)
-        self._wake()
+        if self._reader is not None and self._pieces:
+            self._hand_over(self._reader)
+        else:
+            self._wake()
 
     def eof_received(self) -> bool:
         return False
@@ -159,21 +187,57 @@ class Connection(asyncio.Protocol):
 
     async def read(self, timeout_seconds: float) -> bytes:
         """Everything that has come since the last read; waits for something; empty at the end."""
-        if not self._pieces:
+        while not self._pieces:
             if self.error:
                 raise self.error
             if self.complete:
                 return b""
-            self._waiter = self.loop.create_future()
-            self.arm(timeout_seconds)
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-                self._deadline = 0.0
-            if not self._pieces:
-                return await self.read(timeout_seconds)
+            await self._wait(timeout_seconds)
         return self.take()
+
+    async def pump(self, reader: Reader, timeout_seconds: float) -> None:
+        """Feed what comes to the reader, most of it straight from the socket, until it or the body is done."""
+        while True:
+            if self._pieces and (unread := reader.feed(self.take())) is not None:
+                await unread
+            if reader.done:
+                return
+            if self._pieces:
+                continue
+            if self.error:
+                raise self.error
+            if self.complete:
+                return
+            self._reader, self._read_seconds = reader, timeout_seconds
+            try:
+                await self._wait(timeout_seconds)
+            finally:
+                self._reader = None
+            if (unread := self._unread) is not None:
+                self._unread = None
+                await unread
+
+    async def _wait(self, timeout_seconds: float) -> None:
+        self._waiter = self.loop.create_future()
+        self.arm(timeout_seconds)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            self._deadline = 0.0
+
+    def _hand_over(self, reader: Reader) -> None:
+        try:
+            self._unread = reader.feed(self.take())
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it belongs to whoever awaits the pump
+            self.error = error
+        if self._unread is None and self.error is None and not reader.done and not self.complete:
+            self._deadline = self.loop.time() + self._read_seconds
+            return
+        # What comes from now on waits for the pump.
+        self._reader = None
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def take(self) -> bytes:
         """What has come and was not read yet."""
@@ -246,34 +310,79 @@ class Connection(asyncio.Protocol):
             self._waiter.set_result(None)
 
 
-class Body(httpx.AsyncByteStream):
-    """An answer's body. Ends with an httpx error when the answer was cut."""
+class Exchange:
+    """A request that was sent and the head of its answer; the body is read from here. To be closed."""
 
-    def __init__(self, pool: Transport, origin: Origin, connection: Connection, read_timeout_seconds: float) -> None:
+    __slots__ = ("_connection", "_origin", "_pool", "_read_seconds", "headers", "status")
+
+    def __init__(self, pool: Transport, origin: Origin, connection: Connection, read_seconds: float) -> None:
+        self.status = connection.status
+        self.headers = connection.headers
         self._pool = pool
         self._origin = origin
         self._connection: Connection | None = connection
-        self._read_timeout_seconds = read_timeout_seconds
+        self._read_seconds = read_seconds
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if self._connection is None:
-            raise StopAsyncIteration
-        if data := await self._connection.read(self._read_timeout_seconds):
-            return data
-        raise StopAsyncIteration
+    def header(self, name: bytes) -> bytes:
+        """A header as the server sent it, its name in lower case; empty where it is not."""
+        return next((value for header, value in self.headers if header == name), b"")
 
     def arrived(self) -> bytes | None:
         """The whole body where it is there already, without waiting; None where it is not."""
         connection = self._connection
         return connection.take() if connection is not None and connection.complete and not connection.error else None
 
-    async def aclose(self) -> None:
+    async def read(self) -> bytes:
+        """What has come since the last read, waiting for something; empty at the end. Raises httpx's errors."""
+        return await self._connection.read(self._read_seconds) if self._connection is not None else b""
+
+    async def pump(self, reader: Reader) -> None:
+        """Feed the reader until it is done or the body has ended. Raises httpx's errors, and the reader's."""
+        if self._connection is not None:
+            await self._connection.pump(reader, self._read_seconds)
+
+    @property
+    def ended(self) -> bool:
+        return self._connection is None or self._connection.complete
+
+    async def read_out(self, seconds: float) -> None:
+        """Read what is left, if it comes in time, so that the connection can be used again; then close."""
+        try:
+            async with asyncio.timeout(seconds):
+                while await self.read():
+                    pass
+        except (httpx.HTTPError, TimeoutError):
+            pass
+        finally:
+            self.close()
+
+    def abort(self) -> None:
+        """Of no more use to anybody, whatever is still under way on it."""
+        if self._connection is not None:
+            self._connection.abort()
+
+    def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             self._pool.release(self._origin, connection)
+
+
+class Body(httpx.AsyncByteStream):
+    """An answer's body for httpx. Ends with an httpx error when the answer was cut."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if data := await self.exchange.read():
+            return data
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        self.exchange.close()
 
 
 class Transport(httpx.AsyncBaseTransport):
@@ -288,16 +397,31 @@ class Transport(httpx.AsyncBaseTransport):
         url = request.url
         origin = (url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
         timeout: dict[str, Any] = request.extensions.get("timeout", {})
-        read_timeout_seconds = timeout.get("read") or 600.0
-        head, body = wire_head(request), await _wire_body(request)
+        exchange = await self.ask(
+            WireRequest(
+                origin,
+                wire_head(request),
+                await _wire_body(request),
+                connect_seconds=timeout.get("connect") or 10.0,
+                read_seconds=timeout.get("read") or 600.0,
+                bodiless=request.method == "HEAD",
+            )
+        )
+        return httpx.Response(exchange.status, headers=exchange.headers, stream=Body(exchange))
+
+    async def ask(self, request: WireRequest) -> Exchange:
+        """Send a request and wait for the head of its answer."""
+        origin, head, body, connect_seconds, read_seconds, bodiless = request
         connection = self._take(origin)
         while True:
-            connection = connection or await self.connect(origin, timeout.get("connect") or 10.0)
+            connection = connection or await self.connect(origin, connect_seconds)
             try:
-                connection.bodiless = request.method == "HEAD"
-                connection.arm(read_timeout_seconds)
-                await connection.send(head + body if len(body) < HIGH_WATER_BYTES else head)
-                if len(body) >= HIGH_WATER_BYTES:
+                connection.bodiless = bodiless
+                connection.arm(read_seconds)
+                if len(body) < HIGH_WATER_BYTES:
+                    await connection.send(head + body)
+                else:
+                    await connection.send(head)
                     await connection.send(body)
                 await connection.head
                 connection.disarm()
@@ -309,8 +433,7 @@ class Transport(httpx.AsyncBaseTransport):
             except BaseException:
                 self.discard(connection)
                 raise
-            stream = Body(self, origin, connection, read_timeout_seconds)
-            return httpx.Response(connection.status, headers=connection.headers, stream=stream)
+            return Exchange(self, origin, connection, read_seconds)
 
     def release(self, origin: Origin, connection: Connection) -> None:
         idle = self._idle.setdefault(origin, [])
@@ -332,6 +455,9 @@ class Transport(httpx.AsyncBaseTransport):
             if not connection.reusable or connection.loop.time() - connection.idle_since > IDLE_SECONDS:
                 self.discard(connection)
                 continue
+            if connection.bodiless:
+                # It still waits for the body that the last head spoke of.
+                connection.parser = httptools.HttpResponseParser(connection)
             connection.begin()
             connection.reused = True
             return connection

@@ -11,7 +11,8 @@ import logging
 import os
 import time
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -23,6 +24,7 @@ import orjson
 from gateway.catalog import Catalog, Endpoint, Model
 from gateway.errors import CallError, UpstreamSaturated, UpstreamUnavailable
 from gateway.mineru import CONTENT_TYPE as MINERU_CONTENT_TYPE
+from gateway.transport import Origin, WireRequest
 
 log = logging.getLogger("gateway.upstreams")
 
@@ -71,9 +73,11 @@ class Upstream:
     failures: int = 0
     rests_until: float = 0.0
     trying: bool = False
-    _urls: dict[Endpoint, httpx.URL] = field(init=False, repr=False)
     _models_url: httpx.URL = field(init=False, repr=False)
     _headers: list[tuple[bytes, bytes]] = field(init=False, repr=False)
+    _origin: Origin = field(init=False, repr=False)
+    # What every request to an endpoint begins with.
+    _heads: dict[Endpoint, bytes] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         base = _http_url(self.base_url.rstrip("/"))
@@ -81,29 +85,26 @@ class Upstream:
             raise UpstreamsError(
                 f"upstream {self.name}: base_url must be an http or https address, not {self.base_url!r}"
             )
-        self._urls = {
-            endpoint: base.copy_with(path=f"{base.path.rstrip('/')}{endpoint.path.removeprefix('/v1')}")
-            for endpoint in Endpoint
-        }
-        self._models_url = base.copy_with(path=f"{base.path.rstrip('/')}/models")
+        path = base.path.rstrip("/")
+        self._models_url = base.copy_with(path=f"{path}/models")
+        self._origin = (base.scheme, base.host, base.port or (443 if base.scheme == "https" else 80))
         self._headers = [(b"host", base.netloc), (b"content-type", b"application/json")]
         if self.kind is Kind.MINERU:
-            self._urls[Endpoint.OCR] = base.copy_with(path=f"{base.path.rstrip('/')}/file_parse")
             self._headers[1] = (b"content-type", MINERU_CONTENT_TYPE.encode("ascii"))
         if self.api_key:
             self._headers.append((b"authorization", b"Bearer " + self.api_key.encode("latin-1")))
+        fields = b"".join([b"%s: %s\r\n" % header for header in self._headers])
+        self._heads = {}
+        for endpoint in Endpoint:
+            of_mineru = self.kind is Kind.MINERU and endpoint is Endpoint.OCR
+            url = base.copy_with(path=path + ("/file_parse" if of_mineru else endpoint.path.removeprefix("/v1")))
+            self._heads[endpoint] = b"POST %s HTTP/1.1\r\n%s" % (url.raw_path, fields)
 
-    def request(
-        self, endpoint: Endpoint, body: bytes, *, request_id: str, read_timeout_seconds: float
-    ) -> httpx.Request:
-        own = [(b"x-request-id", request_id.encode("ascii")), (b"content-length", b"%d" % len(body))]
-        return httpx.Request(
-            "POST",
-            self._urls[endpoint],
-            headers=self._headers + own,
-            stream=httpx.ByteStream(body),
-            extensions={"timeout": {"connect": CONNECT_TIMEOUT_SECONDS, "read": read_timeout_seconds}},
-        )
+    def request(self, endpoint: Endpoint, body: bytes, *, request_id: str, read_timeout_seconds: float) -> WireRequest:
+        head = b"%sx-request-id: %s\r\ncontent-length: %d\r\n\r\n" % (
+            self._heads[endpoint], request_id.encode("ascii"), len(body),
+        )  # fmt: skip
+        return WireRequest(self._origin, head, body, CONNECT_TIMEOUT_SECONDS, read_timeout_seconds)
 
     @property
     def is_full(self) -> bool:
@@ -134,7 +135,7 @@ class Upstream:
     def reconfigured(self, new: Upstream) -> Upstream:
         """This server with another configuration of the same name and address."""
         self.kind, self.api_key, self.max_concurrency = new.kind, new.api_key, new.max_concurrency
-        self.discovers, self._headers = new.discovers, new._headers
+        self.discovers, self._headers, self._heads = new.discovers, new._headers, new._heads
         if not new.discovers:
             self.served_as = new.served_as
         return self
@@ -181,6 +182,8 @@ class Upstreams:
         self.catalog = catalog
         self._transport = transport
         self._cards: dict[str, Model] = {}
+        self._serving: Mapping[str, Sequence[Upstream]] = {}
+        self._concurrency: dict[str, int] = {}
         self._discovery: asyncio.Task[None] | None = None
         self._index()
 
@@ -193,26 +196,24 @@ class Upstreams:
 
     def choose(self, model_id: str, *, besides: Collection[Upstream] = ()) -> Upstream | None:
         """The ready replica with the least in flight. With none ready, the first that may be tried again is."""
+        serving = self._serving.get(model_id, ())
+        if len(serving) == 1:
+            return None if serving[0].is_full or serving[0] in besides else serving[0]
         now = time.monotonic()
-        serving = [
-            upstream
-            for upstream in self.all
-            if model_id in upstream.served_as and not upstream.is_full and upstream not in besides
-        ]
+        serving = [upstream for upstream in serving if not upstream.is_full and upstream not in besides]
         ready = [upstream for upstream in serving if upstream.is_ready(now)]
         if ready:
             return min(ready, key=lambda upstream: upstream.in_flight)
         return None if besides else min(serving, key=lambda upstream: upstream.rests_until, default=None)
 
     def nobody_for(self, model_id: str) -> CallError:
-        if any(model_id in upstream.served_as for upstream in self.all):
+        if model_id in self._serving:
             return UpstreamSaturated(f"All servers of {model_id} are busy.", retry_after_seconds=1)
         return UpstreamUnavailable(f"No model server serves {model_id} at the moment.")
 
     def concurrency_of(self, model_id: str) -> int:
         """How many calls of a model its replicas take together; 0 where one of them has no limit."""
-        limits = [upstream.max_concurrency for upstream in self.all if model_id in upstream.served_as]
-        return sum(limits) if all(limits) else 0
+        return self._concurrency.get(model_id, 0)
 
     def replace(self, upstreams: Iterable[Upstream]) -> None:
         """Take over a new configuration; a server that stays keeps what is known of it and its open calls."""
@@ -251,9 +252,15 @@ class Upstreams:
                 log.warning("upstream %s at %s: %s", upstream.name, upstream.base_url, error)
 
     def _index(self) -> None:
-        served = {model_id for upstream in self.all for model_id in upstream.served_as}
-        known = [model_id for model_id in self.catalog if model_id in served]
-        unknown = sorted(served.difference(self.catalog))
+        serving: defaultdict[str, list[Upstream]] = defaultdict(list)
+        for upstream in self.all:
+            for model_id in upstream.served_as:
+                serving[model_id].append(upstream)
+        self._serving = dict(serving)
+        limits = {model_id: [one.max_concurrency for one in serving[model_id]] for model_id in serving}
+        self._concurrency = {model_id: sum(each) if all(each) else 0 for model_id, each in limits.items()}
+        known = [model_id for model_id in self.catalog if model_id in serving]
+        unknown = sorted(serving.keys() - set(self.catalog))
         self._cards = {model_id: self.catalog.card_for(model_id) for model_id in (*known, *unknown)}
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from billing.pricing import MAX_TOKENS
 
 
-@dataclass(slots=True)
-class TokenCounts:
+class TokenCounts(NamedTuple):
     """`cached` is part of `prompt`, `reasoning` is part of `completion`, `image` is part of `prompt`."""
 
     prompt: int = 0
@@ -17,6 +15,9 @@ class TokenCounts:
     completion: int = 0
     reasoning: int = 0
     image: int = 0
+
+
+NOTHING_COUNTED = TokenCounts()
 
 
 def count(value: Any) -> int:
@@ -32,23 +33,27 @@ def count(value: Any) -> int:
 def read_usage(usage: Any) -> TokenCounts:
     """Counts from a chat completion's `usage`, in each of the shapes that backends use."""
     if not isinstance(usage, dict):
-        return TokenCounts()
+        return NOTHING_COUNTED
     field = usage.get
     prompt = count(field("prompt_tokens")) or count(field("input_tokens"))
     completion = count(field("completion_tokens")) or count(field("output_tokens"))
     if not prompt:
         prompt = max(0, count(field("total_tokens")) - completion)
-    counts = TokenCounts(prompt=prompt, completion=completion)
+    cached = image = reasoning = 0
     details = field("prompt_tokens_details")
     if isinstance(details, dict):
-        counts.cached = count(details.get("cached_tokens"))
-        counts.image = count(details.get("image_tokens")) or _multimodal_image(details)
-    counts.cached = min(prompt, counts.cached or count(field("prompt_cache_hit_tokens")))
+        cached = count(details.get("cached_tokens"))
+        image = count(details.get("image_tokens")) or _multimodal_image(details)
     details = field("completion_tokens_details")
     if isinstance(details, dict):
-        counts.reasoning = count(details.get("reasoning_tokens"))
-    counts.reasoning = counts.reasoning or count(field("reasoning_tokens"))
-    return counts
+        reasoning = count(details.get("reasoning_tokens"))
+    return TokenCounts(
+        prompt=prompt,
+        cached=min(prompt, cached or count(field("prompt_cache_hit_tokens"))),
+        completion=completion,
+        reasoning=reasoning or count(field("reasoning_tokens")),
+        image=image,
+    )
 
 
 def _multimodal_image(details: dict[str, Any]) -> int:

@@ -20,15 +20,15 @@ ROOT = Path(__file__).parents[2]
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 
 
-def lines_of(journal: Journal) -> list[Line]:
-    """Everything unshipped, segment by segment, marked as shipped."""
-    found = []
+def records_of(journal: Journal) -> list[bytes]:
+    """Every finished record that is unshipped, segment by segment, marked as shipped."""
+    found: list[bytes] = []
     for segment in list(journal.segments):
         while segment.unshipped_bytes:
-            lines, offset = journal.read(segment, limit_bytes=1_000_000)
+            records, offset = journal.read(segment, limit_bytes=1_000_000)
             if offset == segment.shipped:
                 break
-            found += lines
+            found += records
             segment.shipped = offset
         journal.release(segment)
     return found
@@ -57,11 +57,15 @@ def test_what_is_noted_is_read_back_in_order(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.start(A, b'{"n": 1}')
     journal.start(B, b'{"n": 2}')
+    journal.finish(B, b'{"n": 3}')
     journal.finish(A, '{"n": "🙂\\n"}'.encode())
-    assert lines_of(journal) == [
-        Line(False, A, b'{"n": 1}'), Line(False, B, b'{"n": 2}'), Line(True, A, '{"n": "🙂\\n"}'.encode()),
+    written = list(parse_lines(journal.segments[0].path.read_bytes()))
+    assert written == [
+        Line(False, A, b'{"n": 1}'), Line(False, B, b'{"n": 2}'), Line(True, B, b'{"n": 3}'),
+        Line(True, A, '{"n": "🙂\\n"}'.encode()),
     ]  # fmt: skip
-    assert lines_of(journal) == []
+    assert records_of(journal) == [b'{"n": 3}', '{"n": "🙂\\n"}'.encode()]
+    assert records_of(journal) == []
     journal.close()
 
 
@@ -70,11 +74,11 @@ def test_reading_in_small_steps_loses_nothing(tmp_path: Path) -> None:
     for number in range(20):
         journal.finish(A, b'"%s"' % (b"x" * number * 7))
     (segment,) = journal.segments
-    found: list[Line] = []
+    found: list[bytes] = []
     while segment.unshipped_bytes:
-        lines, segment.shipped = journal.read(segment, limit_bytes=10)
-        found += lines
-    assert [len(line.json) - 2 for line in found] == [number * 7 for number in range(20)]
+        records, segment.shipped = journal.read(segment, limit_bytes=10)
+        found += records
+    assert [len(record) - 2 for record in found] == [number * 7 for number in range(20)]
     journal.close()
 
 
@@ -125,10 +129,11 @@ def test_no_bytes_break_the_reading(garbage: bytes) -> None:
 
 def test_a_full_segment_is_followed_by_a_new_one_and_goes_when_shipped(tmp_path: Path) -> None:
     journal = Journal(tmp_path, segment_bytes=100)
-    for request_id in (A, B, C):
-        journal.finish(request_id, b'"%s"' % (b"x" * 100))
+    records = [b'"%s"' % (letter * 100) for letter in (b"x", b"y", b"z")]
+    for request_id, record in zip((A, B, C), records, strict=True):
+        journal.finish(request_id, record)
     assert len(files(tmp_path)) == 3
-    assert [line.request_id for line in lines_of(journal)] == [A, B, C]
+    assert records_of(journal) == records
     assert files(tmp_path) == [journal.segments[-1].path]
     journal.close()
     assert files(tmp_path) == []
@@ -139,10 +144,10 @@ def test_a_segment_outlives_the_calls_that_began_in_it(tmp_path: Path) -> None:
     journal.start(A, b'"%s"' % (b"x" * 100))
     journal.start(B, b"1")
     first, second = journal.segments
-    assert len(lines_of(journal)) == 2
+    assert records_of(journal) == []
     assert first.path.exists()
     journal.finish(A, b"2")
-    assert [line.json for line in lines_of(journal)] == [b"2"]
+    assert records_of(journal) == [b"2"]
     assert (first.path.exists(), second.path.exists()) == (False, True)
     assert journal.segments == [second]
     journal.close()
@@ -154,7 +159,7 @@ def test_the_backlog_is_what_was_not_shipped(tmp_path: Path) -> None:
     for request_id in (A, B):
         journal.finish(request_id, b'"%s"' % (b"x" * 100))
     assert journal.backlog_bytes == sum(path.stat().st_size for path in files(tmp_path))
-    lines_of(journal)
+    records_of(journal)
     assert journal.backlog_bytes == 0
     journal.close()
 
@@ -204,7 +209,7 @@ def test_a_segment_its_owner_has_just_removed_is_left_alone(tmp_path: Path, monk
 
     def open_then_lose(path: Path, flags: int) -> int:
         descriptor = open_file(path, flags)
-        lines_of(journal)
+        records_of(journal)
         journal.close()
         return descriptor
 
@@ -215,7 +220,7 @@ def test_a_segment_its_owner_has_just_removed_is_left_alone(tmp_path: Path, monk
 def test_closing_keeps_what_is_not_shipped_and_what_is_not_finished(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.start(A, b"1")
-    lines_of(journal)
+    records_of(journal)
     journal.close()
     assert len(files(tmp_path)) == 1
 
@@ -275,6 +280,22 @@ seen["open"] = sorted(id for s in journal.segments for id in s.open)
     }  # fmt: skip
 
 
+def test_half_a_record_is_not_shipped(tmp_path: Path) -> None:
+    seen = full_disk(
+        f"""
+journal.finish("{A}", b"1")
+limit(journal.segments[0].size + 60)
+seen["refused"] = refused(journal.finish, "{B}", b'"' + b"x" * 100 + b'"')
+limit(-1)
+journal.finish("{C}", b"3")
+journal.retry_unwritten()
+seen["records"] = [len(record) for record in journal.read(journal.segments[0], limit_bytes=1000)[0]]
+""",
+        tmp_path,
+    )
+    assert seen == {"refused": False, "records": [1, 1, 102]}
+
+
 def test_a_segment_that_ends_in_half_a_line_is_shipped_to_its_end(tmp_path: Path) -> None:
     journal = Journal(tmp_path, segment_bytes=100)
     journal.finish(A, b'"%s"' % (b"x" * 60))
@@ -282,7 +303,7 @@ def test_a_segment_that_ends_in_half_a_line_is_shipped_to_its_end(tmp_path: Path
     os.write(first.descriptor, b"F 0000")
     first.size += 6
     journal.finish(B, b"1")
-    assert [line.request_id for line in lines_of(journal)] == [A, B]
+    assert records_of(journal) == [b'"%s"' % (b"x" * 60), b"1"]
     assert not first.path.exists()
     journal.close()
 
@@ -297,7 +318,7 @@ def test_no_room_for_a_new_segment_is_a_full_disk(tmp_path: Path) -> None:
     journal.finish(C, b"2")
     moved.rename(directory)
     journal.retry_unwritten()
-    assert [line.request_id for line in lines_of(journal)] == [A, C]
+    assert records_of(journal) == [b'"%s"' % (b"x" * 60), b"2"]
     journal.close()
 
 
@@ -312,5 +333,5 @@ def test_a_disk_that_cannot_be_forced_is_a_full_disk(tmp_path: Path, monkeypatch
     journal.finish(B, b"2")
     monkeypatch.undo()
     journal.retry_unwritten()
-    assert {line.request_id for line in lines_of(journal) if line.finished} == {B}
+    assert set(records_of(journal)) == {b"2"}
     journal.close()

@@ -59,9 +59,8 @@ def test_a_request_is_priced_as_rating_will_charge_it() -> None:
     assert price_of(card, "DeepSeek-V4-Flash", Usage(1_000, 400, 200), STARTED) == EXAMPLE_PPT
     assert price_of(card, "d3", Usage(1_000, 400, 200), STARTED) == 35_000_000
     assert price_of(card, "unknown", Usage(1_000), STARTED) == 0
-    reserved = reservation_ppt(
-        card, "DeepSeek-V4-Flash", prompt_tokens_estimate=1_000, max_output_tokens=4_096, at=STARTED
-    )
+    prices = card.prices("DeepSeek-V4-Flash", STARTED)
+    reserved = reservation_ppt(prices, prompt_tokens_estimate=1_000, max_output_tokens=4_096)
     assert reserved == 1_000 * 140_000 + 4_096 * 280_000
 
 

@@ -16,7 +16,7 @@ from django.db import DatabaseError, connection
 
 from billing.journal import Journal, Line, adopting
 from billing.models import UsageRecord
-from billing.shipping import Shipper, adopt, ship_lines
+from billing.shipping import Shipper, adopt, ship
 from tests.services import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -78,18 +78,11 @@ def run_shipper(journal: Journal) -> Iterator[Callable[[], Shipper]]:
 # -- batches -----------------------------------------------------------------------------------------
 
 
-def test_only_finished_lines_become_records(tmp_path: Path) -> None:
-    begun, done = uuid4(), uuid4()
-    lines = [Line(False, begun.hex, interrupted(begun)), Line(True, done.hex, record(done))]
-    ship_lines(lines, rejected_file=tmp_path / "rejected.jsonl")
-    assert stored() == {done: "ok"}
-
-
 def test_a_batch_that_comes_again_changes_nothing(tmp_path: Path) -> None:
     first, second = uuid4(), uuid4()
-    ship_lines([Line(True, first.hex, record(first))], rejected_file=tmp_path / "rejected.jsonl")
-    again = [Line(True, i.hex, record(i, outcome="error")) for i in (first, second, second)]
-    ship_lines(again, rejected_file=tmp_path / "rejected.jsonl")
+    ship([record(first)], rejected_file=tmp_path / "rejected.jsonl")
+    again = [record(request_id, outcome="error") for request_id in (first, second, second)]
+    ship(again, rejected_file=tmp_path / "rejected.jsonl")
     assert stored() == {first: "ok", second: "error"}
 
 
@@ -101,7 +94,7 @@ def test_a_record_arrives_with_every_column(tmp_path: Path) -> None:
         "prompt_tokens": 10, "cached_tokens": 4, "completion_tokens": 7, "reasoning_tokens": 2, "image_tokens": 1,
         "usage": usage, "estimated": True, "bytes_out": 2**40, "first_byte_at": "2026-11-01 10:07:30.750000",
     }  # fmt: skip
-    ship_lines([Line(True, request_id.hex, record(request_id, **fields))], rejected_file=tmp_path / "no")
+    ship([record(request_id, **fields)], rejected_file=tmp_path / "no")
     row: dict[str, Any] = UsageRecord.objects.values().get()  # type: ignore[assignment]
     assert row["upstream_id"] == "u" * 200
     assert row["usage"]["prompt_tokens"] == 10
@@ -119,11 +112,10 @@ def test_a_record_arrives_with_every_column(tmp_path: Path) -> None:
 def test_a_row_the_database_refuses_is_set_aside_and_the_rest_stored(tmp_path: Path, place: int) -> None:
     good = [uuid4() for _ in range(6)]
     poison = uuid4()
-    lines = [Line(True, i.hex, record(i)) for i in good]
-    lines.insert(place, Line(True, poison.hex, record(poison, team_id=None)))
-    lines.insert(2, Line(False, good[0].hex, interrupted(good[0])))
+    records = [record(request_id) for request_id in good]
+    records.insert(place, record(poison, team_id=None))
     rejected_file = tmp_path / "rejected.jsonl"
-    ship_lines(lines, rejected_file=rejected_file)
+    ship(records, rejected_file=rejected_file)
     assert set(stored()) == set(good)
     assert rejected_file.read_bytes() == record(poison, team_id=None) + b"\n"
 
@@ -131,7 +123,7 @@ def test_a_row_the_database_refuses_is_set_aside_and_the_rest_stored(tmp_path: P
 def test_a_database_that_is_away_gets_nothing_set_aside(tmp_path: Path) -> None:
     request_id = uuid4()
     with without_table(), pytest.raises(DatabaseError):
-        ship_lines([Line(True, request_id.hex, record(request_id))], rejected_file=tmp_path / "rejected.jsonl")
+        ship([record(request_id)], rejected_file=tmp_path / "rejected.jsonl")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -239,7 +231,7 @@ def test_a_call_that_ended_in_a_later_segment_is_not_taken_for_cut(tmp_path: Pat
 
 def test_what_was_stored_before_the_crash_stays_as_it_is(tmp_path: Path) -> None:
     done = uuid4()
-    ship_lines([Line(True, done.hex, record(done))], rejected_file=tmp_path / "rejected.jsonl")
+    ship([record(done)], rejected_file=tmp_path / "rejected.jsonl")
     leave_behind(tmp_path, ("start", done))
     adopt(tmp_path)
     assert stored() == {done: "ok"}

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from gateway.catalog import Endpoint, load
@@ -83,8 +82,9 @@ def test_results_that_are_none(document: dict[str, Any]) -> None:
 def test_its_address_and_form_are_its_own() -> None:
     upstream = Upstream(name="m", base_url="http://host:8000", kind=Kind.MINERU, served_as={"MinerU2.5-Pro": "vlm"})
     made = upstream.request(Endpoint.OCR, b"x", request_id="1", read_timeout_seconds=1)
-    assert made.url == httpx.URL("http://host:8000/file_parse")
-    assert made.headers["content-type"] == CONTENT_TYPE
+    first, host, content_type, *_ = made.head.decode().split("\r\n")
+    assert (first, host) == ("POST /file_parse HTTP/1.1", "host: host:8000")
+    assert content_type == f"content-type: {CONTENT_TYPE}"
 
 
 def test_its_models_are_configured(tmp_path: Path) -> None:

@@ -14,14 +14,14 @@ import pytest
 import uvloop
 
 from billing.models import Outcome
-from gateway import chat_stream, relay
+from gateway import chat_stream, errors, relay
 from gateway.catalog import load
 from gateway.chat import chat_job
 from gateway.errors import CallError, InvalidRequest, UpstreamRefusal, UpstreamUnavailable
 from gateway.relay import Answer, Interrupted, Relay, RelaySettings
 from gateway.schema import parse_chat_request
 from gateway.sse import EventSplitter, event_data
-from gateway.transport import Transport
+from gateway.transport import Connection, Exchange, Transport, WireRequest
 from gateway.upstreams import Kind, Upstream, Upstreams
 from tests.fake_upstream import replies
 from tests.fake_upstream.replies import MODEL, chunk, completion, event, hello, usage_chunk
@@ -35,9 +35,7 @@ CATALOG = load()
 class Bench:
     """A relay in front of the fake upstream, its transport, and what it recorded."""
 
-    def __init__(
-        self, url: str, transport: httpx.AsyncBaseTransport, *, kind: Kind, drain: bool, replicas: int
-    ) -> None:
+    def __init__(self, url: str, transport: Transport, *, kind: Kind, drain: bool, replicas: int) -> None:
         self.ledger = Ledger()
         self.told: list[Any] = []
         self.servers = [
@@ -297,7 +295,7 @@ def test_stopping_ends_the_upstream_call_whatever_its_kind(upstream: FakeUpstrea
                 chunks = answer.chunks()
                 assert await anext(chunks) == chunk("Hi")
                 rest = asyncio.create_task(anext(chunks, None))
-                await until(lambda: answer._reading)
+                await until(lambda: answer._task)
                 answer.stop()
                 assert await rest is None
             assert made.is_settled(Outcome.STOPPED)
@@ -374,7 +372,7 @@ def test_chunks_are_the_stream_as_objects(upstream: FakeUpstream) -> None:
 # -- what httpx may raise ----------------------------------------------------------------------------
 
 UNREACHABLE = (502, "upstream_unavailable", "The model server cannot be reached.")
-BROKEN = (502, "upstream_unavailable", relay.CUT)
+BROKEN = (502, "upstream_unavailable", errors.CUT)
 SILENT = (504, "timeout", "The model server was silent for too long.")
 FULL = (503, "upstream_saturated", "The model server takes no more connections.")
 TRANSLATIONS: dict[type[httpx.HTTPError], tuple[int, str, str]] = {
@@ -411,31 +409,22 @@ def test_each_exception_of_httpx_is_accounted_for() -> None:
     assert kinds == set(TRANSLATIONS) | NOT_FROM_A_TRANSPORT
 
 
-class Fails(httpx.AsyncBaseTransport):
+class Fails(Transport):
     """Fails when asked, or after the first bytes of its answer."""
 
     def __init__(self, error: Exception, *, after: bytes = b"") -> None:
+        super().__init__()
         self._error = error
         self._after = after
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def ask(self, request: WireRequest) -> Exchange:
         if not self._after:
             raise self._error
-        return httpx.Response(200, stream=_FailingStream(self._after, self._error))
-
-
-class _FailingStream(httpx.AsyncByteStream):
-    def __init__(self, data: bytes, error: Exception) -> None:
-        self._pieces = [data]
-        self._error = error
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if self._pieces:
-            return self._pieces.pop()
-        raise self._error
+        connection = Connection(asyncio.get_running_loop())
+        connection.status = 200
+        connection.on_body(self._after)
+        connection.error = self._error
+        return Exchange(self, request.origin, connection, request.read_seconds)
 
 
 def seen(error: CallError) -> tuple[int, str | None, str]:

@@ -152,25 +152,27 @@ def test_without_a_file_there_is_one_server_or_the_demo(
 
 
 @pytest.mark.parametrize(
-    ("base_url", "endpoint", "url"),
+    ("base_url", "endpoint", "origin", "target", "host"),
     [
-        ("http://a:8000/v1", Endpoint.CHAT, "http://a:8000/v1/chat/completions"),
-        ("http://a:8000/v1/", Endpoint.CHAT, "http://a:8000/v1/chat/completions"),
-        ("https://a/deep/er", Endpoint.CHAT, "https://a/deep/er/chat/completions"),
-        ("http://[::1]:8000/v1", Endpoint.CHAT, "http://[::1]:8000/v1/chat/completions"),
-        ("http://a/v1", Endpoint.OCR, "http://a/v1/ocr"),
-        ("http://a/v1", Endpoint.SPEECH, "http://a/v1/audio/speech"),
+        ("http://a:8000/v1", Endpoint.CHAT, ("http", "a", 8000), "/v1/chat/completions", "a:8000"),
+        ("http://a:8000/v1/", Endpoint.CHAT, ("http", "a", 8000), "/v1/chat/completions", "a:8000"),
+        ("https://a/deep/er", Endpoint.CHAT, ("https", "a", 443), "/deep/er/chat/completions", "a"),
+        ("http://[::1]:8000/v1", Endpoint.CHAT, ("http", "::1", 8000), "/v1/chat/completions", "[::1]:8000"),
+        ("http://a/v1", Endpoint.OCR, ("http", "a", 80), "/v1/ocr", "a"),
+        ("http://a/v1", Endpoint.SPEECH, ("http", "a", 80), "/v1/audio/speech", "a"),
+        ("http://a/ä b/v1", Endpoint.CHAT, ("http", "a", 80), "/%C3%A4%20b/v1/chat/completions", "a"),
     ],
 )
-def test_requests_go_to_the_endpoints_address(base_url: str, endpoint: Endpoint, url: str) -> None:
+def test_requests_go_to_the_endpoints_address(
+    base_url: str, endpoint: Endpoint, origin: tuple[str, str, int], target: str, host: str
+) -> None:
     server = Upstream("a", base_url, api_key="k")
     request = server.request(endpoint, b"{}", request_id="r-1", read_timeout_seconds=7)
-    assert str(request.url) == url
-    assert dict(request.headers) == {
-        "host": request.url.netloc.decode(), "content-type": "application/json", "authorization": "Bearer k",
-        "x-request-id": "r-1", "content-length": "2",
-    }  # fmt: skip
-    assert request.extensions["timeout"]["read"] == 7
+    assert (request.origin, request.body, request.read_seconds) == (origin, b"{}", 7)
+    assert request.head.decode().split("\r\n") == [
+        f"POST {target} HTTP/1.1", f"host: {host}", "content-type: application/json", "authorization: Bearer k",
+        "x-request-id: r-1", "content-length: 2", "", "",
+    ]  # fmt: skip
 
 
 # -- discovery ---------------------------------------------------------------------------------------
