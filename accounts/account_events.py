@@ -6,6 +6,7 @@ from typing import Any
 
 from allauth.account import signals as account
 from allauth.mfa import signals as mfa
+from allauth.socialaccount import signals as social
 from django.contrib.auth.signals import user_login_failed
 from django.dispatch import Signal
 from django.http import HttpRequest
@@ -27,15 +28,30 @@ def connect() -> None:
     ]
     for signal, action in heard:
         signal.connect(_recorder(action), weak=False, dispatch_uid=f"audit-{action}-{id(signal)}")
+    social.social_account_added.connect(_connected, dispatch_uid="audit-connected")
+    social.social_account_removed.connect(_disconnected, dispatch_uid="audit-disconnected")
     user_login_failed.connect(_failed, dispatch_uid="audit-login-failed")
 
 
 def _recorder(action: Action) -> Any:
     def write(*, request: HttpRequest, user: User, **kwargs: Any) -> None:
-        actor = Actor(user.pk, str(user), client_address(request))
-        record(actor=actor, action=action, team=None, object=user, details=_details(kwargs))
+        _note(action, request, user, _details(kwargs))
 
     return write
+
+
+def _connected(*, request: HttpRequest, sociallogin: Any, **kwargs: Any) -> None:
+    _note(Action.FACTOR_ADDED, request, sociallogin.user, {"factor": "openid"})
+
+
+def _disconnected(*, request: HttpRequest, socialaccount: Any, **kwargs: Any) -> None:
+    _note(Action.FACTOR_REMOVED, request, socialaccount.user, {"factor": "openid"})
+
+
+def _note(action: Action, request: HttpRequest, user: User, details: dict[str, str]) -> None:
+    """The person did it to himself."""
+    actor = Actor(user.pk, str(user), client_address(request))
+    record(actor=actor, action=action, team=None, object=user, details=details)
 
 
 def _details(given: dict[str, Any]) -> dict[str, str]:

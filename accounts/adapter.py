@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
@@ -12,7 +13,9 @@ from django.urls import reverse
 from django.utils.translation import gettext
 
 from accounts.client_address import client_address
-from accounts.sign_up import invitation_token, may_sign_up, may_sign_up_as
+from accounts.sign_up import may_sign_up, may_sign_up_as, remembered_invitation
+
+log = logging.getLogger(__name__)
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
@@ -29,18 +32,35 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         return checked
 
     def get_login_redirect_url(self, request: HttpRequest) -> str:
-        """Back to the invitation that led here."""
-        token = invitation_token(request)
-        if token:
-            return reverse("accounts:invitation", args=[token])
-        url: str = super().get_login_redirect_url(request)
-        return url
+        return _invitation_url(request) or str(super().get_login_redirect_url(request))
+
+    def get_signup_redirect_url(self, request: HttpRequest) -> str:
+        return _invitation_url(request) or str(super().get_signup_redirect_url(request))
 
     def get_client_ip(self, request: HttpRequest) -> str:
         """For the throttles and the list of sessions: the same address as in the audit log."""
         return client_address(request)
 
 
+def _invitation_url(request: HttpRequest) -> str | None:
+    """Back to the invitation that led here."""
+    return reverse("accounts:remembered_invitation") if remembered_invitation(request) else None
+
+
 class SocialAccountAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
     def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
         return may_sign_up_as(request, sociallogin.user.email or "")
+
+    def populate_user(self, request: HttpRequest, sociallogin: Any, data: dict[str, Any]) -> Any:
+        user = super().populate_user(request, sociallogin, data)
+        user.name = str(data.get("name") or "")[:120]
+        return user
+
+    def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
+        """The provider's token has done its work: a sign-in that waits for more is kept without it."""
+        sociallogin.token = None
+
+    def on_authentication_error(
+        self, request: HttpRequest, provider: Any, error: Any = None, exception: Any = None, **kwargs: Any
+    ) -> None:
+        log.warning("signing in with the OpenID Connect provider failed: %s", exception or error)

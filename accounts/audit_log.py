@@ -41,6 +41,18 @@ FIELDS = {
     "grace_seconds": _("seconds of grace"),
     "invited_by": _("invited by"),
     "reason": _("reason"),
+    "factor": _("factor"),
+}
+# What `details` holds under a name in words of ours, as people read it.
+VALUES = {
+    "factor": {
+        "totp": _("authenticator app"),
+        "webauthn": _("passkey"),
+        "recovery_codes": _("recovery codes"),
+        "openid": _("single sign-on"),
+    },
+    "reason": {"member removed": _("member removed")},
+    "keys": {"revoke": _("revoked"), "hand_over": _("handed to the team")},
 }
 
 
@@ -115,6 +127,8 @@ def _shown(name: str, value: Any) -> str:
         return f"{points_of(value):f}"
     if name == "role" and value in Role:
         return str(Role(value).label)
+    if name in VALUES and value in VALUES[name]:
+        return str(VALUES[name][value])
     if isinstance(value, bool):
         return gettext("on") if value else gettext("off")
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+from typing import cast
+
 from allauth.account.adapter import get_adapter
 from allauth.account.decorators import reauthentication_required
+from allauth.socialaccount.helpers import render_authentication_error
+from allauth.socialaccount.providers.openid_connect import views as openid_connect
 from allauth.usersessions.models import UserSession
 from django.contrib import messages
 from django.contrib.auth import logout
@@ -12,6 +17,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
+from requests import RequestException
 
 from accounts.access import public, team_required
 from accounts.account_end import delete_account
@@ -21,8 +27,19 @@ from accounts.invitations import WrongAddress, accept, find_invitation, is_for
 from accounts.members import LastOwner, sole_ownerships
 from accounts.middleware import TeamRequest
 from accounts.models import Invitation, Membership
-from accounts.sign_up import remember_invitation
+from accounts.sign_up import remember_invitation, remembered_invitation
 from accounts.teams import choose_team
+
+
+@public
+def oidc_sign_in(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """allauth's view, which takes it that the provider answers."""
+    try:
+        return cast(HttpResponse, openid_connect.login(request, provider_id))
+    except RequestException as error:
+        page: HttpResponse = render_authentication_error(request, provider_id, exception=error)
+        page.status_code = HTTPStatus.BAD_GATEWAY
+        return page
 
 
 @team_required
@@ -79,8 +96,22 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
     if not request.user.is_authenticated:
         # The link was read in that mailbox: whoever signs up with the address now has shown it is his.
         get_adapter().stash_verified_email(request, found.email)
-        remember_invitation(request, token)
+        remember_invitation(request, found)
         return _invitation_page(request, found)
+    return _answered(request, found)
+
+
+@team_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def invitation_after_sign_in(request: TeamRequest) -> HttpResponse:
+    """The invitation whose link led this browser to sign in or up."""
+    found = remembered_invitation(request)
+    return _answered(request, found) if found else redirect("accounts:team")
+
+
+def _answered(request: HttpRequest, found: Invitation) -> HttpResponse:
+    assert request.user.is_authenticated
     if request.method != "POST":
         return _invitation_page(request, found, wrong_address=not is_for(found, request.user))
     return _accepted(request, found)

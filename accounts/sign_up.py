@@ -5,25 +5,20 @@ from __future__ import annotations
 from django.conf import settings
 from django.http import HttpRequest
 
-from accounts.invitations import find_invitation
 from accounts.models import Invitation
 
 SESSION_KEY = "invitation"
 
 
-def remember_invitation(request: HttpRequest, token: str) -> None:
-    """Kept through signing up or in, so that the person comes back to it."""
-    request.session[SESSION_KEY] = token
+def remember_invitation(request: HttpRequest, invitation: Invitation) -> None:
+    """Kept through signing up or in, so that the person comes back to it. The token is not: sessions are stored."""
+    request.session[SESSION_KEY] = invitation.pk
 
 
 def remembered_invitation(request: HttpRequest) -> Invitation | None:
-    token = request.session.get(SESSION_KEY)
-    found = find_invitation(token) if token else None
-    return found if found and Invitation.objects.open().filter(pk=found.pk).exists() else None
-
-
-def invitation_token(request: HttpRequest) -> str | None:
-    return request.session.get(SESSION_KEY) if remembered_invitation(request) else None
+    """The one whose link this browser opened, while it can be accepted."""
+    id = request.session.get(SESSION_KEY)
+    return Invitation.objects.open().filter(pk=id).select_related("team", "invited_by").first() if id else None
 
 
 def may_sign_up(request: HttpRequest) -> bool:

@@ -21,7 +21,7 @@ def oidc_provider(server_url: str, *, client_id: str, secret: str, name: str) ->
         "name": name,
         "client_id": client_id,
         "secret": secret,
-        "settings": {"server_url": server_url},
+        "settings": {"server_url": server_url.rstrip("/")},
     }
     return {"openid_connect": {"APPS": [app], "OAUTH_PKCE_ENABLED": True}}
 

@@ -155,6 +155,7 @@ ACCOUNT_EMAIL_VERIFICATION = env.choice(
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if HTTPS else "http"
 ACCOUNT_LOGOUT_ON_GET = False
 ACCOUNT_USER_DISPLAY = "accounts.people.display_name"
+MFA_ADAPTER = "accounts.second_factors.SecondFactorAdapter"
 MFA_SUPPORTED_TYPES = ["recovery_codes", "totp", "webauthn"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_TOTP_ISSUER = SITE_NAME

@@ -8,8 +8,9 @@ urlpatterns = [
     path("readyz", readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),
     path("admin/", admin.site.urls),
-    path("accounts/", include("allauth.urls")),
+    # Before allauth's: one of its addresses is wrapped.
     path("", include("accounts.urls")),
+    path("accounts/", include("allauth.urls")),
     path("", include("billing.urls")),
     path("", include("gateway.urls")),
     path("", include("playground.urls")),

@@ -14,7 +14,7 @@ from accounts import key_epoch
 from accounts.audit import Action, Actor, record
 from accounts.models import Team, User
 from gateway.models import DedicatedEndpoint
-from gateway.sealing import Unreadable
+from accounts.sealing import Unreadable
 
 type Epoch = Callable[[], Awaitable[bytes | None]]
 

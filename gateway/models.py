@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Team
-from gateway.sealing import seal, unseal
+from accounts.sealing import seal, unseal
 from gateway.upstreams import Kind
 
 # Short enough that "spaces/" and a slug fit the endpoint's column of a usage record.
@@ -73,7 +73,7 @@ class DedicatedEndpoint(models.Model):
 
     @property
     def api_key(self) -> str:
-        """Raises gateway.sealing.Unreadable."""
+        """Raises accounts.sealing.Unreadable."""
         return unseal(self.sealed_api_key)
 
     @api_key.setter

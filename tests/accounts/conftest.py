@@ -10,8 +10,9 @@ from django.test import Client
 
 from accounts.models import Membership, Role, Team, User
 from accounts.teams import personal_team
+from tests.secrecy import is_secret
 
-PASSWORD = "violet-harbour-42"
+PASSWORD = is_secret("violet-harbour-42")
 
 type MakePerson = Callable[..., User]
 type MakeTeam = Callable[..., Team]

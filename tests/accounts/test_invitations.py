@@ -161,9 +161,10 @@ def test_an_admin_invites_no_owner(team: Team, make_person: MakePerson, sign_in:
     assert (answer.status_code, Invitation.objects.count()) == (422, 0)
 
 
-def sign_up(client: Client, email: str) -> int:
+def sign_up(client: Client, email: str) -> str:
+    """Where it leads; nowhere for whoever may not."""
     form = {"email": email, "password1": PASSWORD, "password2": PASSWORD}
-    return client.post("/accounts/signup/", form).status_code
+    return client.post("/accounts/signup/", form).headers.get("Location", "")
 
 
 def test_by_invitation_only_the_invited_address_signs_up_and_lands_in_the_team(
@@ -176,10 +177,13 @@ def test_by_invitation_only_the_invited_address_signs_up_and_lands_in_the_team(
     invited.get(path)
     sign_up(invited, "somebody.else@example.com")
     assert set(User.objects.values_list("email", flat=True)) == {"owner@example.com"}
-    assert sign_up(invited, "new@example.com") == 302
+    assert sign_up(invited, "new@example.com") == "/invitations/"
     assert EmailAddress.objects.get(email="new@example.com").verified
-    assert invited.post(path)["Location"] == "/team/"
+    assert b"Join Research" in invited.get("/invitations/").content
+    assert invited.post("/invitations/")["Location"] == "/team/"
     assert team.memberships.filter(user__email="new@example.com", role=Role.MEMBER).exists()
+    # It was accepted: there is nothing more to come back to.
+    assert invited.get("/invitations/")["Location"] == "/team/"
 
 
 def test_a_closed_site_takes_not_even_the_invited_in(team: Team, owner: User, settings: LazySettings) -> None:

@@ -9,16 +9,19 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from accounts import sealing
 from accounts.audit import SYSTEM
 from accounts.models import AuditEntry, Membership, Role, Team, User
 from accounts.rights import Right
 from accounts.teams import SESSION_KEY
-from gateway import sealing, urls
+from gateway import urls
 from gateway.endpoints import register_endpoint, target_of
 from gateway.models import DedicatedEndpoint
 from tests.fake_upstream.server import FakeUpstream
+from tests.secrecy import is_secret
 
-FORM = {"name": "Lab", "slug": "lab", "base_url": "http://10.1.2.3:8000/v1/", "kind": "vllm", "api_key": "sk-lab-1"}
+API_KEY = is_secret("sk-lab-1")
+FORM = {"name": "Lab", "slug": "lab", "base_url": "http://10.1.2.3:8000/v1/", "kind": "vllm", "api_key": API_KEY}
 
 type Browser = Callable[..., Client]
 

@@ -1,4 +1,4 @@
-"""Secrets of others that the gateway must be able to say again: encrypted in the database, with a key of their own.
+"""Secrets that must be said again (keys of teams' servers, second factors): encrypted in the database, by one key.
 
 The key is derived from SECRET_KEY: whoever changes that has to enter the sealed secrets anew.
 """
