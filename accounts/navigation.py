@@ -18,6 +18,9 @@ class Section:
 
 SECTIONS = (
     Section("/playground/", _("Playground"), "message-square"),
+    Section("/playground/ocr/", _("Documents"), "file-text"),
+    Section("/playground/speech/", _("Speech"), "audio-lines"),
+    Section("/playground/decisions/", _("Decisions"), "scale"),
     Section("/models/", _("Models"), "boxes", public=True),
     Section("/keys/", _("Keys"), "key-round"),
     Section("/usage/", _("Usage"), "chart-column"),
@@ -26,4 +29,6 @@ SECTIONS = (
 
 
 def section_of(path: str) -> Section | None:
-    return next((section for section in SECTIONS if path.startswith(section.path)), None)
+    """The one whose path goes furthest with this one."""
+    found = [section for section in SECTIONS if path.startswith(section.path)]
+    return max(found, key=lambda section: len(section.path), default=None)

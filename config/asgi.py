@@ -17,7 +17,7 @@ from gateway.app import PREFIXES
 from gateway.app import application as gateway_application
 from gateway.http import Receive, Scope, Send
 from gateway.runtime import Runtime, RuntimeSettings, set_runtime
-from playground import generation
+from playground import generation, own_tasks
 
 
 async def lifespan(receive: Receive, send: Send) -> None:
@@ -39,6 +39,7 @@ async def lifespan(receive: Receive, send: Send) -> None:
         else:
             if running:
                 await generation.shut_down()
+                await own_tasks.shut_down()
                 await running.stop()
             set_runtime(None)
             await send({"type": "lifespan.shutdown.complete"})

@@ -79,7 +79,7 @@ SAMPLES: dict[Endpoint, dict[str, Any]] = {
             "tone": {
                 "type": "choice",
                 "instructions": "How does the customer sound?",
-                "criteria": ["calm", "annoyed", "angry"],
+                "criteria": {"calm": None, "annoyed": "impatient, still polite", "angry": None},
             }
         },
     },
@@ -117,7 +117,7 @@ def python_openai(*, body: dict[str, Any], site_url: str, portable: bool = False
 
 
 def javascript_openai(*, body: dict[str, Any], site_url: str, portable: bool = False) -> str:
-    request = _javascript(body)
+    request = javascript_literal(body)
     picture = 'import { readFileSync } from "node:fs";\n' if "readFileSync(" in request else ""
     headers = f', {{ headers: {{ "{PORTABLE_HEADER}": "1" }} }}' if portable else ""
     return (
@@ -150,11 +150,11 @@ def _javascript_http(*, path: str, body: dict[str, Any], site_url: str) -> str:
         f'const answer = await fetch("{site_url}{path}", {{\n'
         '  method: "POST",\n'
         f'  headers: {{ {authorization}, "Content-Type": "application/json" }},\n'
-        f"  body: JSON.stringify({_javascript(body)}),\n}});\nconsole.log(answer.status, await answer.text());\n"
+        f"  body: JSON.stringify({javascript_literal(body)}),\n}});\nconsole.log(answer.status, await answer.text());\n"
     )
 
 
-def _javascript(value: Any) -> str:
+def javascript_literal(value: Any) -> str:
     """JSON with bare keys where JavaScript allows them."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     text = re.sub(r'^(\s*)"([A-Za-z_]\w*)":', r"\1\2:", text, flags=re.MULTILINE)

@@ -12,6 +12,17 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+# Django finds the models of an app here.
+from playground.history import (  # noqa: F401
+    Decision,
+    DecisionPicture,
+    Document,
+    DocumentFile,
+    Sheet,
+    SoundPiece,
+    Speech,
+)
+
 
 class ConversationQuerySet(models.QuerySet["Conversation"]):
     def of(self, user: Any, team: Any) -> Self:

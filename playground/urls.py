@@ -6,7 +6,10 @@ from playground import (
     chat_views,
     compare_views,
     conversation_views,
+    decision_views,
+    document_views,
     share_views,
+    speech_views,
     turn_views,
 )
 
@@ -14,6 +17,9 @@ app_name = "playground"
 
 conversation = "playground/c/<uuid:conversation_id>/"
 turn = conversation + "turns/<int:turn_id>/"
+document = "playground/ocr/<uuid:document_id>/"
+spoken = "playground/speech/<uuid:speech_id>/"
+decision = "playground/decisions/<uuid:decision_id>/"
 
 urlpatterns = [
     path("", catalog_views.home, name="home"),
@@ -49,4 +55,35 @@ urlpatterns = [
     path("playground/shared/<str:token>/", share_views.shared, name="shared"),
     path("playground/shared/<str:token>/images/<int:image_id>/", share_views.shared_image, name="shared_image"),
     path("playground/shared/<str:token>/copy/", share_views.copy_shared, name="copy_shared"),
+    path("playground/ocr/", document_views.documents, name="documents"),
+    path("playground/ocr/list/", document_views.documents_list, name="documents_list"),
+    path("playground/ocr/code/", document_views.documents_code, name="documents_code"),
+    path("playground/ocr/read/", document_views.read_document, name="read_document"),
+    path(document, document_views.document, name="document"),
+    path(document + "progress/", document_views.document_progress, name="document_progress"),
+    path(document + "sheets/", document_views.document_sheets, name="document_sheets"),
+    path(document + "pages/<int:index>/", document_views.document_picture, name="document_picture"),
+    path(document + "markdown/", document_views.document_markdown, name="document_markdown"),
+    path(document + "points/", document_views.document_points, name="document_points"),
+    path(document + "stop/", document_views.stop_document, name="stop_document"),
+    path(document + "go-on/", document_views.go_on, name="go_on_reading"),
+    path(document + "delete/", document_views.delete_document, name="delete_document"),
+    path("playground/speech/", speech_views.speech, name="speech"),
+    path("playground/speech/list/", speech_views.speech_list, name="speech_list"),
+    path("playground/speech/code/", speech_views.speech_code, name="speech_code"),
+    path("playground/speech/speak/", speech_views.speak, name="speak"),
+    path(spoken, speech_views.spoken, name="spoken"),
+    path(spoken + "state/", speech_views.speech_state, name="speech_state"),
+    path(spoken + "sound/", speech_views.speech_sound, name="speech_sound"),
+    path(spoken + "points/", speech_views.speech_points, name="speech_points"),
+    path(spoken + "delete/", speech_views.delete_speech, name="delete_speech"),
+    path("playground/decisions/", decision_views.decisions, name="decisions"),
+    path("playground/decisions/list/", decision_views.decisions_list, name="decisions_list"),
+    path("playground/decisions/code/", decision_views.decisions_code, name="decisions_code"),
+    path("playground/decisions/question/", decision_views.decision_question, name="decision_question"),
+    path("playground/decisions/decide/", decision_views.decide, name="decide"),
+    path(decision, decision_views.decision, name="decision"),
+    path(decision + "pictures/<int:picture_id>/", decision_views.decision_picture, name="decision_picture"),
+    path(decision + "points/", decision_views.decision_points, name="decision_points"),
+    path(decision + "delete/", decision_views.delete_decision, name="delete_decision"),
 ]
