@@ -254,7 +254,7 @@ def test_a_whole_answer_without_usage_counts_by_its_length(usage: Any) -> None:
     assert 500 < call.output_chunks < 700
 
 
-@pytest.mark.parametrize("body", [b"", b"OK", b"[]", b"<html>", b"null", b'"text"', b"{", b'{"a": NaN}'])
+@pytest.mark.parametrize("body", [b"", b"OK", b"[]", b"<html>", b"null", b'"text"', b"{", b'{"a": nan}'])
 def test_what_is_no_object_is_no_answer(body: bytes) -> None:
     with pytest.raises(ValueError, match="not a JSON object"):
         rewrite_completion(new_call(), body)
