@@ -52,29 +52,27 @@ class Cycle(RequestResponseCycle):
     def _start(self, message: Any) -> None:
         self.response_started = True
         self.waiting_for_100_continue = False
-        status = message["status"]
-        lines = [STATUS_LINE[status]]
-        says_close = False
-        for name, value in message.get("headers", ()):
-            lines.append(b"%s: %s\r\n" % (name, value))
-            if name == b"content-length":
-                self.expected_content_length = int(value)
-                self.chunked_encoding = False
-            elif name == b"connection" and b"close" in value.lower():
-                self.keep_alive = False
-                says_close = True
-        if not self.keep_alive and not says_close:
-            lines.append(b"connection: close\r\n")
-        if self.chunked_encoding is None and self.scope["method"] != "HEAD" and status not in (204, 304):
+        status, headers = message["status"], message.get("headers", ())
+        lines = [*map(b": ".join, headers)]
+        named = {name.lower(): value for name, value in headers}
+        has_body = self.scope["method"] != "HEAD" and status not in (204, 304)
+        if (length := named.get(b"content-length")) is not None:
+            self.expected_content_length = int(length)
+            self.chunked_encoding = False
+        elif has_body:
             self.chunked_encoding = True
-            lines.append(b"transfer-encoding: chunked\r\n")
-        head = b"".join(lines)
-        if not len(lines) == head.count(b"\r\n") == head.count(b"\n") == head.count(b"\r") or b"\0" in head:
+            lines.append(b"transfer-encoding: chunked")
+        if b"close" in named.get(b"connection", b"").lower():
+            self.keep_alive = False
+        elif not self.keep_alive:
+            lines.append(b"connection: close")
+        head = STATUS_LINE[status] + b"\r\n".join([*lines, b"\r\n"])
+        if not len(lines) + 2 == head.count(b"\r\n") == head.count(b"\n") == head.count(b"\r") or b"\0" in head:
             raise RuntimeError("a header holds a line end")
-        if self.expected_content_length and self.scope["method"] != "HEAD":
-            self._head = head + b"\r\n"
+        if self.expected_content_length and has_body:
+            self._head = head
         else:
-            self.transport.write(head + b"\r\n")
+            self.transport.write(head)
 
     def _send_body(self, body: bytes, *, more: bool) -> None:
         if self.scope["method"] == "HEAD":

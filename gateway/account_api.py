@@ -6,7 +6,7 @@ pages. Points are exact decimal strings, and only what is rated counts; what sti
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -22,11 +22,11 @@ from accounts.audit import Actor
 from accounts.keys import MAX_GRACE_SECONDS, KeyChanged, rotate_key
 from accounts.models import ApiKey, Membership, Team, User
 from billing.buckets import QUARTER, midnight
-from billing.exports import csv_chunks
+from billing.exports import csv_parts, json_parts, streamed, token_counts
 from billing.models import UsageRecord
 from billing.pricing import format_points
 from billing.quota import Period, period_at, rolling_start, used_ppt
-from billing.reports import Sums, UsageReport, totals_by_model, usage_totals
+from billing.reports import UsageQuery, totals_by_model, usage_totals
 from billing.request_log import amounts_of, records_of
 from gateway.admission import Ask
 from gateway.caller import Caller
@@ -168,21 +168,7 @@ def _period_used(caller: Caller, now: datetime) -> tuple[Period, int]:
 def _summary(team_id: int, start: datetime, end: datetime) -> dict[str, Any]:
     last = _last_request(team_id)
     sums = usage_totals(team_id, start, end)
-    return _tokens(sums) | {"last_request_at": last.isoformat() if last and last >= start else None}
-
-
-def _tokens(sums: Sums) -> dict[str, Any]:
-    return {
-        "requests": sums.requests,
-        "errors": sums.errors,
-        "prompt_tokens": sums.prompt,
-        "cached_tokens": sums.cache_read,
-        "completion_tokens": sums.output,
-        "total_tokens": sums.tokens,
-        "pages": sums.page,
-        "characters": sums.character,
-        "points": sums.points,
-    }
+    return token_counts(sums) | {"last_request_at": last.isoformat() if last and last >= start else None}
 
 
 def _by_model(team_id: int) -> list[dict[str, Any]]:
@@ -190,7 +176,7 @@ def _by_model(team_id: int) -> list[dict[str, Any]]:
     found = totals_by_model(team_id)
     ordered = sorted(found, key=lambda model: (-found[model][0].amount_ppt, -found[model][0].tokens, model))
     return [
-        {"model": model, **_tokens(found[model][0]), "last_request_at": _last(team_id, model, found[model][1])}
+        {"model": model, **token_counts(found[model][0]), "last_request_at": _last(team_id, model, found[model][1])}
         for model in ordered
     ]
 
@@ -246,7 +232,7 @@ def _record(record: UsageRecord, amount_ppt: int) -> dict[str, Any]:
 async def rotate(request: Request) -> None:
     """Another secret for the calling key, shown in this answer alone."""
     caller = await _caller(request)
-    body = await read_body(request.scope, request.receive)
+    body = await read_body(request.headers, request.receive)
     document = parse_json_object(body) if body.strip() else {}
     grace_seconds = document.get("grace_seconds")
     grace_seconds = 0 if grace_seconds is None else grace_seconds
@@ -281,55 +267,34 @@ def _rotate(caller: Caller, grace_seconds: int, address: str) -> dict[str, Any]:
 
 
 async def usage(request: Request) -> None:
+    """The report of the usage page, its cells streamed as they are read."""
     caller = await _caller(request)
     parameters = read_parameters(request.scope["query_string"])
-    report, unrated = await _in_thread(lambda: _report(caller, parameters))
-    if parameters.get("format", "json") == "csv":
-        await _send_csv(request, report)
-    else:
-        await _send_json(request, _document(report, unrated))
+    query, unrated = await _in_thread(lambda: _query(caller, parameters))
+    is_csv = parameters.get("format", "json") == "csv"
+    parts = csv_parts(query) if is_csv else json_parts(query, unrated=unrated)
+    headers: Headers = [*(_CSV_FILE if is_csv else (JSON,)), NO_STORE, (b"x-request-id", request.request_id)]
+    await _stream(request, streamed(parts, in_thread=_in_thread), headers)
 
 
-def _report(caller: Caller, parameters: Mapping[str, str]) -> tuple[UsageReport, int]:
+def _query(caller: Caller, parameters: Mapping[str, str]) -> tuple[UsageQuery, int]:
     team = Team.objects.get(pk=caller.team_id)
-    report = read_usage_query(parameters, team_id=team.pk, zone=ZoneInfo(team.time_zone), now=timezone.now()).run()
-    # Names are looked up here, on this thread; what is sent later asks the database nothing.
-    _ = report.groups
-    return report, records_of(team.pk).filter(rated_at=None).count()
+    query = read_usage_query(parameters, team_id=team.pk, zone=ZoneInfo(team.time_zone), now=timezone.now())
+    return query, records_of(team.pk).filter(rated_at=None).count()
 
 
-def _document(report: UsageReport, unrated: int) -> dict[str, Any]:
-    query = report.query
-    results: dict[datetime, list[dict[str, Any]]] = {bucket: [] for bucket in report.buckets}
-    for row in report.rows():
-        if row.group:
-            columns = dict(zip((by.value for by in query.group_by), row.group.key, strict=True))
-            results[row.bucket].append({**columns, "name": row.group.label, **_tokens(row.sums)})
-    return {
-        "object": "usage",
-        "unit": "pts",
-        "start": query.start.astimezone(query.zone).isoformat(),
-        "end": query.end.astimezone(query.zone).isoformat(),
-        "interval": query.interval.value,
-        "time_zone": query.zone.key,
-        "group_by": [by.value for by in query.group_by],
-        "buckets": [
-            {"start": bucket.astimezone(query.zone).isoformat(), "results": found} for bucket, found in results.items()
-        ],
-        "total": _tokens(report.total),
-        "unrated": unrated,
-    }
+_CSV_FILE = (
+    (b"content-type", b"text/csv; charset=utf-8"),
+    (b"content-disposition", b'attachment; filename="usage.csv"'),
+)
 
 
-async def _send_csv(request: Request, report: UsageReport) -> None:
-    headers: Headers = [
-        (b"content-type", b"text/csv; charset=utf-8"),
-        (b"content-disposition", b'attachment; filename="usage.csv"'),
-        NO_STORE,
-        (b"x-request-id", request.request_id),
-    ]
+async def _stream(request: Request, texts: AsyncIterator[str], headers: Headers) -> None:
+    """The first text is there before the status is said: what cannot be read at all is an error, not half a file."""
+    first = await anext(texts)
     await request.send({"type": "http.response.start", "status": 200, "headers": headers})
-    async for text in csv_chunks(report):
+    await request.send({"type": "http.response.body", "body": first.encode(), "more_body": True})
+    async for text in texts:
         await request.send({"type": "http.response.body", "body": text.encode(), "more_body": True})
     await request.send({"type": "http.response.body", "body": b""})
 

@@ -126,6 +126,8 @@ class Admission:
         self.counters = counters
         self.limits = limits
         self.card = RateCard(())
+        self._priced: dict[str, Mapping[str, int]] = {}
+        self._priced_at = 0
         # The gates of a caller hardly ever change; a caller that was loaded anew is another object.
         self._gates: dict[tuple[int, str, str, int], tuple[Caller, Gates]] = {}
         self._known: dict[str, tuple[Budget, Caller]] = {}
@@ -152,7 +154,7 @@ class Admission:
         gates = self._gates_of(caller, ask)
         prices: Mapping[str, int] = {}
         if ask.model:
-            prices = self.card.prices(ask.model, datetime.fromtimestamp(now, UTC))
+            prices = self._prices(ask.model, now)
             if allowance.team_points_ppt or allowance.key_points_ppt:
                 gates = Gates(gates.windows, gates.slots, await self._budgets(caller, ask, prices, now))
         call_id = new_request_id()
@@ -161,6 +163,17 @@ class Admission:
             count_refusal(result.gate.code)
             raise refused(result)
         return Ticket(call_id, now, gates, result, prices, self.counters)
+
+    def _prices(self, model: str, now: float) -> Mapping[str, int]:
+        """The model's prices, looked up once a second: one that changes within it counts here from the next."""
+        second = int(now)
+        if self._priced_at != second:
+            self._priced_at = second
+            self._priced.clear()
+        prices = self._priced.get(model)
+        if prices is None:
+            prices = self._priced[model] = self.card.prices(model, datetime.fromtimestamp(now, UTC))
+        return prices
 
     def _gates_of(self, caller: Caller, ask: Ask) -> Gates:
         """Windows and slots, from the last call of the same caller where nothing has changed."""
@@ -221,7 +234,11 @@ class Admission:
     async def _known_budget(self, name: str, caller: Caller, key_id: int | None, now: float) -> Budget:
         """The running period of a budget, from the ledger when this process first needs it."""
         entry = self._known.get(name)
-        if entry and entry[0].ends_at > now and entry[1].allowance.period == caller.allowance.period:
+        if (
+            entry
+            and entry[0].ends_at > now
+            and (entry[1] is caller or entry[1].allowance.period == caller.allowance.period)
+        ):
             return entry[0]
         period, used = await _in_thread(_read_period, caller, key_id, self.card, now)
         budget = Budget(name, 0, 0, period.end.timestamp(), used)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -47,20 +47,17 @@ class PresentedCredential(NamedTuple):
     has_session: bool
 
 
-def presented(headers: Iterable[tuple[bytes, bytes]], *, session_cookie: bytes) -> PresentedCredential:
+def presented(headers: Mapping[bytes, bytes], *, session_cookie: bytes) -> PresentedCredential:
     """Authorization wins over x-api-key; the session counts where neither was sent."""
-    bearer = api_key = None
-    has_session = False
-    for name, value in headers:
-        if name == b"authorization" and bearer is None:
-            scheme, _, token = value.partition(b" ")
-            bearer = token.strip() if scheme.lower() == b"bearer" else b""
-        elif name == b"x-api-key" and api_key is None:
-            api_key = value.strip()
-        elif name == b"cookie" and session_cookie in value:
-            has_session = True
-    secret = bearer if bearer is not None else api_key
-    return PresentedCredential(None if secret is None else secret.decode("latin-1"), has_session)
+    authorization = headers.get(b"authorization")
+    if authorization is not None:
+        scheme, _, token = authorization.partition(b" ")
+        secret = token.strip() if scheme.lower() == b"bearer" else b""
+    elif (api_key := headers.get(b"x-api-key")) is not None:
+        secret = api_key.strip()
+    else:
+        return PresentedCredential(None, session_cookie in headers.get(b"cookie", b""))
+    return PresentedCredential(secret.decode("latin-1"), has_session=False)
 
 
 class KeyRing:

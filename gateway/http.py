@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import Any, cast
 
 from gateway.errors import CallError, InvalidRequest
@@ -20,10 +20,9 @@ class ClientGone(Exception):
     """The client left before its request was complete."""
 
 
-async def read_body(scope: Scope, receive: Receive, *, limit_bytes: int = MAX_BODY_BYTES) -> bytes:
-    for name, value in scope["headers"]:
-        if name == b"content-length" and int(value) > limit_bytes:
-            raise too_large(limit_bytes)
+async def read_body(headers: Mapping[bytes, bytes], receive: Receive, *, limit_bytes: int = MAX_BODY_BYTES) -> bytes:
+    if int(headers.get(b"content-length", 0)) > limit_bytes:
+        raise too_large(limit_bytes)
     message = await receive()
     body: bytes = message.get("body", b"")
     if message["type"] == "http.request" and not message.get("more_body"):

@@ -28,7 +28,7 @@ CALLED = "messages"
 
 async def serve(request: Request) -> None:
     caller = await request.caller()
-    raw = await read_body(request.scope, request.receive)
+    raw = await read_body(request.headers, request.receive)
     messages = parse_messages_request(parse_json_object(raw))
     chat = request.runtime.parse_chat(messages.chat, caller=caller, portable=request.wants_portable())
     chat.dropped = sorted({*chat.dropped, *messages.dropped})
@@ -44,7 +44,7 @@ async def serve(request: Request) -> None:
 async def count_tokens(request: Request) -> None:
     """An estimate. It counts as a request and costs nothing."""
     caller = await request.caller()
-    document = parse_json_object(await read_body(request.scope, request.receive))
+    document = parse_json_object(await read_body(request.headers, request.receive))
     messages = parse_messages_request(document, counting=True)
     request.runtime.parse_chat(messages.chat, caller=caller, portable=request.wants_portable())
     await request.runtime.admission.admit(caller, Ask(endpoint=CALLED, address=request.address))

@@ -48,7 +48,7 @@ SIGNATURES = (
 
 async def serve(request: Request) -> None:
     caller = await request.caller()
-    raw = await read_body(request.scope, request.receive, limit_bytes=MAX_BODY_BYTES)
+    raw = await read_body(request.headers, request.receive, limit_bytes=MAX_BODY_BYTES)
     # Tens of megabytes of base64 take a while; the other calls of this process go on meanwhile.
     ocr = await asyncio.to_thread(_parse, raw, _content_type(request.scope), request.runtime)
     del raw

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any
-
-import orjson
 
 STDERR = 2
 FLUSH_SECONDS = 0.2
@@ -19,10 +16,10 @@ class RequestLog:
         self._descriptor = descriptor
         self._lines: list[bytes] = []
 
-    def write(self, fields: dict[str, Any]) -> None:
+    def write(self, line: bytes) -> None:
         if not self._lines:
             asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
-        self._lines.append(orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE))
+        self._lines.append(line)
 
     def flush(self) -> None:
         lines, self._lines = self._lines, []

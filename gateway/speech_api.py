@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 async def serve(request: Request) -> None:
     caller = await request.caller()
-    document = parse_json_object(await read_body(request.scope, request.receive))
+    document = parse_json_object(await read_body(request.headers, request.receive))
     speech = parse_speech_request(document, find_model=request.runtime.upstreams.card)
     answer, ticket = await request.begin(speech_job(speech), caller=caller, expected=_expected(speech))
     watcher = asyncio.ensure_future(watch_client(answer, request.receive))

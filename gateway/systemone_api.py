@@ -29,7 +29,7 @@ TOKENS_PER_MEDIUM = 1_000
 
 async def serve(request: Request) -> None:
     caller = await request.caller()
-    raw = await read_body(request.scope, request.receive, limit_bytes=MAX_BODY_BYTES)
+    raw = await read_body(request.headers, request.receive, limit_bytes=MAX_BODY_BYTES)
     asked = await asyncio.to_thread(_parse, raw, request.runtime)
     answer, ticket = await request.begin(systemone_job(asked), caller=caller, expected=_expected(asked))
     body = orjson.dumps(await decide(answer, asked))

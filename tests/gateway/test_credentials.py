@@ -97,7 +97,7 @@ def refusal_of(response: httpx.Response) -> str:
     ],
 )
 def test_what_a_request_presents(headers: list[tuple[bytes, bytes]], secret: str | None, has_session: bool) -> None:
-    found = presented(headers, session_cookie=b"tf_session=")
+    found = presented(dict(reversed(headers)), session_cookie=b"tf_session=")
     assert (found.secret, found.has_session) == (secret, has_session)
 
 
