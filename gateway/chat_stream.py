@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from gateway.call import BYTES_PER_TOKEN, Call
+from gateway.errors import CUT, CallError, UpstreamUnavailable
 from gateway.sse import EventSplitter, data_event, event_data, replace_data
 
 DONE = b"[DONE]"
@@ -51,6 +52,19 @@ class ChatStream:
         if self.done or not (data == DONE or _parse(data)):
             return b""
         return self._pass(rest + b"\n\n")
+
+    @property
+    def is_over(self) -> bool:
+        return self.done or self.error is not None
+
+    def failure(self) -> CallError | None:
+        """How a stream that ended by itself failed, if it did."""
+        if self.error is not None:
+            message = self.error.get("message") if isinstance(self.error, dict) else self.error
+            return UpstreamUnavailable(str(message or "The model server reported an error."), code="upstream_error")
+        if not self.done and not self.call.finish_reason:
+            return UpstreamUnavailable(CUT)
+        return None
 
     def _pass(self, event: bytes) -> bytes:
         has_usage = HAS_USAGE.search(event) is not None
@@ -123,7 +137,7 @@ class Passing:
         if call.first_byte_at is None:
             call.first_byte_at = time.time()
         out = stream.feed(data)
-        self.done = stream.done or stream.error is not None
+        self.done = stream.is_over
         return self.pass_on(out) if out else None
 
     def pass_on(self, out: bytes) -> Awaitable[None] | None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import httpx
 
+from gateway.connection import Connection
 from gateway.reachable import checked_addresses
 from gateway.ssrf import Network
-from gateway.transport import Body, Connection, Exchange, Origin, Transport, wire_head
+from gateway.transport import Body, Exchange, Origin, Transport, wire_head
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 600.0

@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import httpx
 
@@ -26,7 +26,7 @@ from gateway.call import Call, RecordLog
 from gateway.caller import Caller
 from gateway.catalog import Endpoint
 from gateway.chat_stream import DONE_EVENT, ChatStream, Chunks, Passing, Write
-from gateway.errors import CUT, CallError, UpstreamRefusal, UpstreamTimeout, UpstreamUnavailable, upstream_failure
+from gateway.errors import CallError, UpstreamRefusal, UpstreamTimeout, UpstreamUnavailable, upstream_failure
 from gateway.sse import EventTooLarge
 from gateway.transport import Exchange, Transport
 from gateway.upstreams import Upstream, Upstreams
@@ -102,7 +102,7 @@ class Relay:
 class Answer:
     """An upstream call as an async context: entering sends the request, leaving closes and settles.
 
-    Inside, read it in one way: `read()` for the whole body, `events()` or iteration for a chat stream, `pieces()`
+    Inside, read it in one way: `read()` for the whole body, `pump()` or iteration for a chat stream, `pieces()`
     for raw bytes. What is read whole or raw is ended with `complete()`.
     """
 
@@ -147,9 +147,6 @@ class Answer:
 
     async def _ask(self, upstream: Upstream) -> CallError | None:
         """Send the request to one replica. Returns the failure after which another replica may be asked."""
-        if self._interrupted:
-            # Ended before it was begun, or while the replica before this one said no.
-            raise Interrupted
         self._take(upstream)
         body = self._job.body(upstream)
         self.call.prompt_bytes = len(body)
@@ -159,21 +156,14 @@ class Answer:
             request_id=self.call.request_id,
             read_timeout_seconds=self._relay.settings.request_timeout_seconds,
         )
-        self._task = _current_task()
         try:
-            exchange = await self._relay.transport.ask(request)
+            exchange = await self._unless_ended(self._relay.transport.ask(request))
         except httpx.HTTPError as error:
             upstream.failed()
             failure = upstream_failure(error)
             if isinstance(failure, UpstreamTimeout):
                 raise failure from error
             return failure
-        except asyncio.CancelledError:
-            if self._ended_here(self._task):
-                raise Interrupted from None
-            raise
-        finally:
-            self._task = None
         self._exchange = exchange
         if exchange.status == 200:
             upstream.succeeded()
@@ -200,11 +190,8 @@ class Answer:
         finally:
             exchange.close()
             self._exchange = None
-        refusal = UpstreamRefusal(
-            status=exchange.status,
-            raw_body=body,
-            content_type=exchange.header(b"content-type") or b"application/json",
-        )
+        content_type = exchange.header(b"content-type") or b"application/json"
+        refusal = UpstreamRefusal(status=exchange.status, raw_body=body, content_type=content_type)
         if retry_after := exchange.header(b"retry-after"):
             refusal.headers = ((b"retry-after", retry_after),)
         return refusal
@@ -217,9 +204,9 @@ class Answer:
         if self._upstream:
             self._upstream.release()
             self._upstream = None
-        if (exchange := self._exchange) is None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is None:
             return
-        self._exchange = None
         if self._complete and not exchange.ended:
             self._relay.read_out(exchange)
         else:
@@ -237,8 +224,8 @@ class Answer:
             call.status = call.status if call.status and self._job.stream else error.status
         elif outcome is None:
             # Cancelled from outside (the server stops), or a fault of ours.
-            cancelled = error is None or isinstance(error, asyncio.CancelledError | GeneratorExit)
-            outcome = Outcome.INTERRUPTED if cancelled else Outcome.ERROR
+            was_cancelled = error is None or isinstance(error, asyncio.CancelledError | GeneratorExit)
+            outcome = Outcome.INTERRUPTED if was_cancelled else Outcome.ERROR
         call.status = call.status or (CLIENT_GONE_STATUS if self._ended_as else 500)
         call.finish(outcome)
 
@@ -252,8 +239,8 @@ class Answer:
             self._interrupt(Outcome.CLIENT_GONE)
             return
         self._ended_as = Outcome.CLIENT_GONE
-        loop = asyncio.get_running_loop()
-        self._drain_timer = loop.call_later(DRAIN_LIMIT_SECONDS, self._interrupt, Outcome.CLIENT_GONE)
+        later = asyncio.get_running_loop().call_later
+        self._drain_timer = later(DRAIN_LIMIT_SECONDS, self._interrupt, Outcome.CLIENT_GONE)
 
     def stop(self) -> None:
         """End the upstream call now; the answer so far stands."""
@@ -275,6 +262,21 @@ class Answer:
         if self._task:
             self._task.cancel()
 
+    async def _unless_ended[T](self, work: Coroutine[Any, Any, T]) -> T:
+        """What the upstream is waited for; Interrupted where this side has ended the call, or does meanwhile."""
+        if self._interrupted:
+            work.close()
+            raise Interrupted
+        self._task = task = cast("asyncio.Task[Any]", asyncio.current_task())
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if self._ended_here(task):
+                raise Interrupted from None
+            raise
+        finally:
+            self._task = None
+
     def _ended_here(self, task: asyncio.Task[Any]) -> bool:
         """Whether a cancellation was `_interrupt`'s own and nobody else wants the task gone."""
         return self._interrupted and task.uncancel() == 0
@@ -289,8 +291,9 @@ class Answer:
 
     async def pieces(self) -> AsyncGenerator[bytes]:
         """The body as it comes, untouched; the caller calls `complete` before it ends its own answer."""
+        assert self._exchange is not None
         try:
-            while (data := await self._next()) is not None:
+            while data := await self._unless_ended(self._exchange.read()):
                 self.call.first_byte_at = self.call.first_byte_at or time.time()
                 self.call.bytes_out += len(data)
                 yield data
@@ -305,7 +308,7 @@ class Answer:
         return self._exchange.header(name)
 
     def complete(self, *, bytes_out: int | None = None) -> None:
-        """The answer is whole: its record is written before the client gets the end of it."""
+        """The answer is whole, or ended here: its record is written before the client gets the end of it."""
         if bytes_out is not None:
             self.call.bytes_out = bytes_out
         self.call.finish(self._ended_as or Outcome.OK)
@@ -334,50 +337,40 @@ class Answer:
 
         What `write` returns is awaited before more is read. Raises CallError when the answer is cut.
         """
+        assert self._exchange is not None
         passing = Passing(self.call, self._stream(), write)
         failure: CallError | None = None
         try:
-            await self._pump(passing)
+            await self._unless_ended(self._exchange.pump(passing))
             self._complete = passing.stream.done
             if (out := passing.stream.end()) and (unsent := passing.pass_on(out)) is not None:
                 await unsent
-            failure = self._failure(passing.stream)
+            failure = passing.stream.failure()
         except Interrupted:
             pass
         except (httpx.HTTPError, EventTooLarge) as error:
             failure = upstream_failure(error)
         self._end(failure)
 
-    async def _pump(self, passing: Passing) -> None:
-        assert self._exchange is not None
-        if self._interrupted:
-            raise Interrupted
-        self._task = _current_task()
-        try:
-            await self._exchange.pump(passing)
-        except asyncio.CancelledError:
-            if self._ended_here(self._task):
-                raise Interrupted from None
-            raise
-        finally:
-            self._task = None
-
     def _end(self, failure: CallError | None) -> None:
         if failure:
             self._settle(failure)
             raise failure
-        self.call.finish(self._ended_as or Outcome.OK)
+        self.complete()
 
     def _stream(self) -> ChatStream:
-        return ChatStream(self.call, renames_model=self._renames_model(), include_usage=self._job.include_usage)
+        assert self._upstream is not None
+        renames_model = self._upstream.served_as.get(self.call.model) != self.call.model
+        return ChatStream(self.call, renames_model=renames_model, include_usage=self._job.include_usage)
 
     async def events(self) -> AsyncGenerator[bytes]:
         """Whole events for the client; the closing `[DONE]` comes when the record is in the journal."""
         call = self.call
+        assert self._exchange is not None
         stream = self._stream()
         failure: CallError | None = None
         try:
-            while not stream.done and stream.error is None and (data := await self._next()) is not None:
+            while not stream.is_over and (data := await self._unless_ended(self._exchange.read())):
                 call.first_byte_at = call.first_byte_at or time.time()
                 if out := stream.feed(data):
                     call.bytes_out += len(out)
@@ -386,7 +379,7 @@ class Answer:
             if out := stream.end():
                 call.bytes_out += len(out)
                 yield out
-            failure = self._failure(stream)
+            failure = stream.failure()
         except Interrupted:
             pass
         except (httpx.HTTPError, EventTooLarge) as error:
@@ -397,42 +390,9 @@ class Answer:
 
     async def chunks(self) -> AsyncGenerator[dict[str, Any]]:
         """The same as objects, for a reader in this process."""
-        reader = Chunks()
+        chunks = Chunks()
         async for data in self.events():
-            for chunk in reader.feed(data):
+            for chunk in chunks.feed(data):
                 yield chunk
 
     __aiter__ = chunks
-
-    async def _next(self) -> bytes | None:
-        """The next bytes of the body, None at its end; Interrupted when this side ended it."""
-        assert self._exchange is not None
-        if self._interrupted:
-            raise Interrupted
-        self._task = _current_task()
-        try:
-            return await self._exchange.read() or None
-        except asyncio.CancelledError:
-            if self._ended_here(self._task):
-                raise Interrupted from None
-            raise
-        finally:
-            self._task = None
-
-    def _renames_model(self) -> bool:
-        return self._upstream is not None and self._upstream.served_as.get(self.call.model) != self.call.model
-
-    def _failure(self, stream: ChatStream) -> CallError | None:
-        """How a stream that ended by itself failed, if it did."""
-        if stream.error is not None:
-            message = stream.error.get("message") if isinstance(stream.error, dict) else stream.error
-            return UpstreamUnavailable(str(message or "The model server reported an error."), code="upstream_error")
-        if not stream.done and not self.call.finish_reason:
-            return UpstreamUnavailable(CUT)
-        return None
-
-
-def _current_task() -> asyncio.Task[Any]:
-    task = asyncio.current_task()
-    assert task is not None
-    return task

@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gateway.transport import HIGH_WATER_BYTES, MAX_HEAD_BYTES, Connection, Transport
+from gateway.connection import HIGH_WATER_BYTES, MAX_HEAD_BYTES, Connection
+from gateway.transport import Transport
 from tests.fake_upstream import replies
 from tests.fake_upstream.server import FakeUpstream, Received, Wire, fake_upstream
 from tests.gateway.loops import until
