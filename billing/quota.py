@@ -111,7 +111,8 @@ def used_ppt(*, team_id: int, key_id: int | None = None, period: Period, card: R
     for model, started_at, *counts in rows:
         if model:
             card = card or RateCard.load()
-            total += price_of(card, model, Usage(*counts), started_at)
+            # PostgreSQL gives every column of the union the type of its sums, which is numeric.
+            total += price_of(card, model, Usage(*map(int, counts)), started_at)
         else:
             total += int(counts[0] or 0) * _HALF + int(counts[1] or 0)
     return total
