@@ -14,6 +14,7 @@ import orjson
 
 from gateway.call import BYTES_PER_TOKEN, Call
 from gateway.errors import CUT, CallError, UpstreamUnavailable
+from gateway.lenient_json import mended
 from gateway.sse import EventSplitter, data_event, event_data, replace_data
 
 DONE = b"[DONE]"
@@ -49,7 +50,7 @@ class ChatStream:
         """The upstream has ended: a last event without its blank line still counts, half of one is not passed on."""
         rest = self._splitter.rest().strip()
         data = event_data(rest)
-        if self.done or not (data == DONE or _parse(data)):
+        if self.done or not (data == DONE or _parse(data)[0]):
             return b""
         return self._pass(rest + b"\n\n")
 
@@ -88,9 +89,11 @@ class ChatStream:
         if data == DONE:
             self.done = True
             return b""
-        document = _parse(data)
+        document, read = _parse(data)
         if document is None:
             return event
+        if read is not data:
+            event = replace_data(event, read)
         choices = document.get("choices")
         if document.get("error") is not None and not choices:
             self.error = document["error"]
@@ -109,7 +112,7 @@ class ChatStream:
                 changed = True
         elif isinstance(usage, dict) and not self._include_usage:
             return b""
-        return replace_data(event, _dump(document) or data) if changed else event
+        return replace_data(event, _dump(document) or read) if changed else event
 
     def _rename(self, document: dict[str, Any], choices: Any) -> bool:
         changed = False
@@ -153,12 +156,13 @@ class Chunks:
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
         texts = [event_data(event) for event in self._splitter.feed(data)]
-        return [orjson.loads(text) for text in texts if text and text != DONE]
+        documents = [_parse(text)[0] for text in texts if text != DONE]
+        return [document for document in documents if document is not None]
 
 
 def rewrite_completion(call: Call, body: bytes) -> bytes:
     """A whole (not streamed) answer for the client; ValueError where it is none."""
-    document = _parse(body)
+    document, body = _parse(body)
     if document is None:
         raise ValueError("not a JSON object")
     call.usage = document.get("usage")
@@ -199,9 +203,12 @@ def _dump(document: dict[str, Any]) -> bytes | None:
         return None
 
 
-def _parse(data: bytes) -> dict[str, Any] | None:
+def _parse(data: bytes) -> tuple[dict[str, Any] | None, bytes]:
+    """The object, and the bytes it was read from: mended where they were only almost JSON."""
     try:
         document = orjson.loads(data)
     except orjson.JSONDecodeError:
-        return None
-    return document if isinstance(document, dict) else None
+        if not (data := mended(data)):
+            return None, data
+        document = orjson.loads(data)
+    return (document if isinstance(document, dict) else None), data

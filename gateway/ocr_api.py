@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from billing.models import Outcome
-from gateway import mineru
+from gateway import lenient_json, mineru
 from gateway.admission import Expected
 from gateway.call import Call
 from gateway.caller import Caller
@@ -177,7 +177,7 @@ def _recorded(call: Call) -> Iterator[None]:
 
 def _object(body: bytes, ocr: OcrRequest) -> Json:
     try:
-        document = orjson.loads(body)
+        document = lenient_json.loads(body)
         if isinstance(document, dict) and "results" in document:
             document = mineru.ocr_answer(document, ocr)
     except ValueError:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from gateway import lenient_json
 from gateway.admission import BYTES_PER_TOKEN, Expected
 from gateway.caller import Caller
 from gateway.catalog import Endpoint
@@ -69,7 +70,7 @@ async def decide(answer: Answer, asked: SystemoneRequest) -> Json:
     """Runs to its end even if the client has left: what the backend works for is metered."""
     async with answer:
         try:
-            document: Json = orjson.loads(await answer.read())
+            document: Json = lenient_json.loads(await answer.read())
             document["model"] = asked.model
         except (ValueError, TypeError):
             raise UpstreamUnavailable("The model server's answer was not a JSON object.") from None
