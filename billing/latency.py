@@ -7,15 +7,16 @@ first token of those that were streamed. Keys and members are not told apart: ho
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from string import Template
 from typing import Any, NamedTuple, Self
-from uuid import UUID
 
-import orjson
 from django.db import connection
 from django.db.models import F, Q, QuerySet, Sum
 
+from billing.cells import QUARTER_SECONDS
 from billing.models import Outcome, UsageRecord
 from billing.report_models import LatencyCount, LatencySpan
 
@@ -26,86 +27,88 @@ PERCENTILES = (50, 95, 99)
 _WHAT = ("model", "endpoint", "source")
 _TABLE = LatencyCount._meta.db_table
 _RECORDS = UsageRecord._meta.db_table
-_ADD = (
-    "ON CONFLICT (team_id, span, starts_at, model, endpoint, source, step) DO UPDATE SET "
-    f"first_tokens = {_TABLE}.first_tokens + excluded.first_tokens, answers = {_TABLE}.answers + excluded.answers"
-)
 
 
 # -- counting -----------------------------------------------------------------------------------
 
+# How each database says "the number of a record's quarter hour", "that quarter as a time", "in the order of bytes".
+QUARTER_WORDS = {
+    "postgresql": {
+        "quarter": f"floor(extract(epoch FROM started_at) / {QUARTER_SECONDS})::bigint",
+        "quarter_at": f"to_timestamp(quarter * {QUARTER_SECONDS})",
+        "bytewise": 'COLLATE "C"',
+    },
+    "sqlite": {
+        # The fraction is cut off: SQLite would round 59.9999 s up to the next minute.
+        "quarter": f"CAST(strftime('%%s', substr(started_at, 1, 19)) AS INTEGER) / {QUARTER_SECONDS}",
+        "quarter_at": f"strftime('%%Y-%%m-%%d %%H:%%M:%%S', quarter * {QUARTER_SECONDS}, 'unixepoch')",
+        "bytewise": "",
+    },
+}
+# A statement of rating (`billing.rating_statements`), over records with their steps. Rows in the order of the unique
+# key: writers of the same rows wait for each other instead of deadlocking.
+ADD_LATENCIES = f"""
+INSERT INTO {_TABLE} (team_id, span, starts_at, model, endpoint, source, step, first_tokens, answers)
+SELECT team_id, {LatencySpan.QUARTER.value}, $quarter_at, model, endpoint, source, step, sum(first_tokens), sum(answers)
+FROM (
+    SELECT team_id, quarter, model, endpoint, source, first_token_step AS step, 1 AS first_tokens, 0 AS answers
+    FROM rated WHERE first_token_step IS NOT NULL
+    UNION ALL SELECT team_id, quarter, model, endpoint, source, answer_step, 0, 1
+    FROM rated WHERE answer_step IS NOT NULL
+) AS taken
+WHERE true GROUP BY team_id, quarter, model, endpoint, source, step
+ORDER BY team_id, quarter, model $bytewise, endpoint $bytewise, source $bytewise, step
+ON CONFLICT (team_id, span, starts_at, model, endpoint, source, step) DO UPDATE SET
+    first_tokens = {_TABLE}.first_tokens + excluded.first_tokens, answers = {_TABLE}.answers + excluded.answers
+"""  # noqa: S608 -- the model's own table
 
-def count_latencies(record_ids: Sequence[UUID]) -> None:
-    """Add records to their quarter hours; belongs into the transaction that rates them, which comes but once."""
-    if not record_ids:
-        return
-    if connection.vendor == "sqlite":
-        chosen: str = "id IN (SELECT value FROM json_each(%s))"
-        _count(chosen, [orjson.dumps([id.hex for id in record_ids]).decode()])
-    else:
-        _count("id = ANY(%s)", [list(record_ids)])
 
-
-def recount_latencies(team_id: int, start: datetime, end: datetime) -> None:
-    """Write a stretch of whole quarter hours anew, out of the records that are rated."""
-    LatencyCount.objects.filter(
-        team_id=team_id, span=LatencySpan.QUARTER, starts_at__gte=start, starts_at__lt=end
-    ).delete()
-    moments = [connection.ops.adapt_datetimefield_value(moment) for moment in (start, end)]
-    _count("team_id = %s AND started_at >= %s AND started_at < %s AND rated_at IS NOT NULL", [team_id, *moments])
-
-
-def _count(chosen: str, parameters: list[Any]) -> None:
-    """One statement: the database takes the times apart, adds up and adds. Sorted, as rollups are: nobody deadlocks."""
-    sql = _SQLITE if connection.vendor == "sqlite" else _POSTGRESQL
-    first, whole = (_step(sql.seconds.format(end=end)) for end in ("first_byte_at", "finished_at"))
-    is_answered = f"{chosen} AND status BETWEEN 200 AND 299"
-    ended = f"outcome = '{Outcome.OK.value}'"
-    columns = f"team_id, {sql.quarter} AS quarter, {', '.join(_WHAT)}"
-    rows = (
-        f"SELECT {columns}, {first} AS step, 1 AS first_tokens, 0 AS answers FROM {_RECORDS}"  # noqa: S608 -- the models' own names
-        f" WHERE {is_answered} AND stream AND first_byte_at IS NOT NULL"
-        f" UNION ALL SELECT {columns}, {whole}, 0, 1 FROM {_RECORDS} WHERE {is_answered} AND {ended}"
+def latency_steps(vendor: str) -> str:
+    """A record's two columns: the step of its first token and that of its whole answer, NULL where it has none."""
+    first, whole = (_STEP[vendor].format(end=end) for end in ("first_byte_at", "finished_at"))
+    is_answered = "status BETWEEN 200 AND 299"
+    return (
+        f"CASE WHEN {is_answered} AND stream AND first_byte_at IS NOT NULL THEN {first} END AS first_token_step,"
+        f" CASE WHEN {is_answered} AND outcome = '{Outcome.OK.value}' THEN {whole} END AS answer_step"
     )
-    by = f"team_id, quarter, {', '.join(_WHAT)}, step"
+
+
+# The number of a duration's step, each value worked out once. A float may miss a whole step by a little, hence the
+# last addend. SQLite knows times as text, and rounds them to milliseconds here.
+_STEPS_A_NEPER = STEPS_A_DOUBLING / math.log(2)
+_STEP = {
+    "postgresql": (
+        "least(floor(ln(greatest(extract(epoch FROM {end} - started_at)::float8 * 1000, 1))"
+        f" * {_STEPS_A_NEPER} + 1e-9), {LAST_STEP})::integer"
+    ),
+    "sqlite": (
+        "CAST(min(floor(ln(max((julianday({end}) - julianday(started_at)) * 86400000.0, 1.0))"
+        f" * {_STEPS_A_NEPER} + 1e-9), {LAST_STEP}) AS integer)"
+    ),
+}
+
+
+def recount_latencies(team_id: int, start: datetime, end: datetime) -> bool:
+    """Write a stretch of whole quarter hours anew, out of the records that are rated; True if it was another before."""
+    quarters = LatencyCount.objects.filter(
+        team_id=team_id, span=LatencySpan.QUARTER, starts_at__gte=start, starts_at__lt=end
+    )
+    before = _counts(quarters)
+    quarters.delete()
+    words = QUARTER_WORDS[connection.vendor]
+    rated = (
+        f"WITH rated AS (SELECT team_id, model, endpoint, source, {words['quarter']} AS quarter,"  # noqa: S608 -- the models' own names
+        f" {latency_steps(connection.vendor)} FROM {_RECORDS}"
+        " WHERE team_id = %s AND started_at >= %s AND started_at < %s AND rated_at IS NOT NULL)"
+    )
+    moments = [connection.ops.adapt_datetimefield_value(moment) for moment in (start, end)]
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO {_TABLE} (team_id, span, starts_at, {', '.join(_WHAT)}, step, first_tokens, answers)"  # noqa: S608
-            f" SELECT team_id, {LatencySpan.QUARTER.value}, quarter, {', '.join(_WHAT)}, step,"
-            f" SUM(first_tokens), SUM(answers) FROM ({rows}) taken WHERE true GROUP BY {by} ORDER BY {by} {_ADD}",
-            parameters * 2,
-        )
+        cursor.execute(rated + Template(ADD_LATENCIES).substitute(words), [team_id, *moments])
+    return before != _counts(quarters)
 
 
-class _Sql(NamedTuple):
-    seconds: str
-    quarter: str
-
-
-_POSTGRESQL = _Sql(
-    "EXTRACT(EPOCH FROM {end} - started_at)::float8",
-    "date_bin('15 minutes', started_at, TIMESTAMPTZ '2000-01-01 00:00:00+00')",
-)
-# SQLite knows times as text. Its own functions round to milliseconds, which is good enough for a duration; the
-# quarter is cut off after the seconds, so that 59.9999 s is not the next minute.
-_SQLITE = _Sql(
-    "(julianday({end}) - julianday(started_at)) * 86400.0",
-    "strftime('%%Y-%%m-%%d %%H:%%M:%%S', strftime('%%s', substr(started_at, 1, 19)) / 900 * 900, 'unixepoch')",
-)
-
-
-def _step(seconds: str) -> str:
-    """The number of a duration's step: 0 up to a millisecond."""
-    doublings = f"LN({_at_least('1.0', f'({seconds}) * 1000.0')}) / LN(2.0)"
-    return f"CAST({_at_most(str(LAST_STEP), f'FLOOR({doublings} * {STEPS_A_DOUBLING} + 1e-9)')} AS integer)"
-
-
-def _at_least(floor: str, value: str) -> str:
-    return f"CASE WHEN {value} > {floor} THEN {value} ELSE {floor} END"
-
-
-def _at_most(ceiling: str, value: str) -> str:
-    return f"CASE WHEN {value} < {ceiling} THEN {value} ELSE {ceiling} END"
+def _counts(rows: QuerySet[LatencyCount]) -> set[tuple[Any, ...]]:
+    return set(rows.values_list("starts_at", *_WHAT, "step", "first_tokens", "answers"))
 
 
 def sum_latencies(team_id: int, start: datetime, end: datetime, *, span: LatencySpan) -> None:

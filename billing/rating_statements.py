@@ -18,7 +18,8 @@ from uuid import UUID
 import orjson
 from django.db import connection
 
-from billing.cells import FAILED_OUTCOMES, QUARTER_SECONDS, SUMS
+from billing.cells import FAILED_OUTCOMES, SUMS
+from billing.latency import ADD_LATENCIES, QUARTER_WORDS, latency_steps
 from billing.models import Charge, Rollup, UsageRecord
 from billing.pricing import MAX_PAGES, MAX_TOKENS
 from billing.rates import RateCard
@@ -92,6 +93,7 @@ def _read_moment(value: datetime | str) -> datetime:
 class _Statements(NamedTuple):
     rated: str
     charges: str
+    latencies: str
     rollups: str
     mark_priced: str
     mark_unpriced: str
@@ -101,9 +103,9 @@ class _Statements(NamedTuple):
 @cache
 def _statements(vendor: str, which: str) -> _Statements:
     """The statements in a database's dialect, for the queue's `oldest` records or for `given` ones."""
-    words = _NAMES | (_POSTGRESQL if vendor == "postgresql" else _SQLITE)
-    words |= {"chosen": words[which]}
-    texts = (_RATED, _CHARGES, _ROLLUPS, _MARK_PRICED, _MARK_UNPRICED, _USES)
+    words = _NAMES | (_POSTGRESQL if vendor == "postgresql" else _SQLITE) | QUARTER_WORDS[vendor]
+    words |= {"chosen": words[which], "latency_steps": latency_steps(vendor)}
+    texts = (_RATED, _CHARGES, ADD_LATENCIES, _ROLLUPS, _MARK_PRICED, _MARK_UNPRICED, _USES)
     # A word may consist of others.
     return _Statements(*(Template(Template(text).substitute(words)).substitute(words) for text in texts))
 
@@ -114,7 +116,7 @@ _RATED = """
 WITH card AS MATERIALIZED ($card),
 waiting AS MATERIALIZED (
     SELECT id, $who, status, outcome, started_at,
-        prompt_tokens, cached_tokens, completion_tokens, pages, characters,
+        prompt_tokens, cached_tokens, completion_tokens, pages, characters, $latency_steps,
         source = 'dedicated' AS is_own, status BETWEEN 200 AND 299 AS is_answered
     FROM $records WHERE rated_at IS NULL AND $chosen
 ),
@@ -126,7 +128,7 @@ counted AS (
         ON card.model = waiting.model AND NOT is_own AND started_at >= begins_at AND started_at < ends_at
 ),
 split AS (
-    SELECT id, $who, started_at, $quarter AS quarter, is_own,
+    SELECT id, $who, started_at, $quarter AS quarter, first_token_step, answer_step, is_own,
         NOT is_answered OR outcome IN ($failed) AS is_failed,
         $greatest(0, $least(prompt_tokens, token_limit)) AS prompt_units,
         CASE WHEN is_own OR cache_read IS NOT NULL
@@ -138,7 +140,7 @@ split AS (
     FROM counted
 ),
 priced AS (
-    SELECT id, $who, started_at, quarter, is_failed,
+    SELECT id, $who, started_at, quarter, first_token_step, answer_step, is_failed,
         NOT is_own AND (
             input IS NULL AND prompt_units > cache_read_units OR output IS NULL AND output_units > 0
             OR page IS NULL AND page_units > 0 OR character IS NULL AND character_units > 0
@@ -182,8 +184,8 @@ FROM rated GROUP BY team_id, quarter, key_id
 """
 # Writes run from the last to the first: the rollups' rows, which raters share, are locked last.
 _IN_ONE = Template("""
-WITH rated AS MATERIALIZED ($rated), summed AS ($rollups), charged AS ($charges), marked AS ($mark_priced),
-flagged AS ($mark_unpriced) $uses
+WITH rated AS MATERIALIZED ($rated), summed AS ($rollups), timed AS ($latencies), charged AS ($charges),
+marked AS ($mark_priced), flagged AS ($mark_unpriced) $uses
 """)
 # Whatever the statistics say (none yet, or of an hour ago), a batch is found through the queue's index and its records
 # by their key; any other plan reads or sorts the table, or compiles what runs for a tenth of a second.
@@ -195,7 +197,8 @@ SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan'
 _RATED_TABLE = """
 CREATE TEMP TABLE rated (
     id TEXT, team_id INTEGER, key_id INTEGER, member_id INTEGER, model TEXT, endpoint TEXT, source TEXT,
-    started_at TEXT, quarter INTEGER, is_failed INTEGER, is_unpriced INTEGER,
+    started_at TEXT, quarter INTEGER, first_token_step INTEGER, answer_step INTEGER,
+    is_failed INTEGER, is_unpriced INTEGER,
     input_units INTEGER, input_ppt INTEGER, cache_read_units INTEGER, cache_read_ppt INTEGER,
     output_units INTEGER, output_ppt INTEGER, page_units INTEGER, page_ppt INTEGER,
     character_units INTEGER, character_ppt INTEGER, amount_ppt INTEGER
@@ -221,8 +224,6 @@ _NAMES = {
 _POSTGRESQL = {
     "greatest": "greatest",
     "least": "least",
-    "quarter": f"floor(extract(epoch FROM started_at) / {QUARTER_SECONDS})::bigint",
-    "quarter_at": f"to_timestamp(quarter * {QUARTER_SECONDS})",
     "card": """
     SELECT * FROM json_to_recordset(%(card)s::json) AS r(
         model text, begins_at timestamptz, ends_at timestamptz,
@@ -233,15 +234,11 @@ _POSTGRESQL = {
     # An array: the planner can do nothing with it but look each up by the key.
     "among_priced": "= ANY(ARRAY(SELECT id FROM rated WHERE NOT is_unpriced))",
     "among_unpriced": "= ANY(ARRAY(SELECT id FROM rated WHERE is_unpriced))",
-    "bytewise": 'COLLATE "C"',
     "added": ", ".join(f"{name} = $rollups.{name} + excluded.{name}" for name in SUMS),
 }
 _SQLITE = {
     "greatest": "max",
     "least": "min",
-    # The fraction is cut off: SQLite would round 59.9999 s up to the next minute.
-    "quarter": f"CAST(strftime('%%s', substr(started_at, 1, 19)) AS INTEGER) / {QUARTER_SECONDS}",
-    "quarter_at": f"strftime('%%Y-%%m-%%d %%H:%%M:%%S', quarter * {QUARTER_SECONDS}, 'unixepoch')",
     "card": """
     SELECT json_extract(value, '$$.model') AS model,
         json_extract(value, '$$.begins_at') AS begins_at, json_extract(value, '$$.ends_at') AS ends_at,
@@ -253,7 +250,6 @@ _SQLITE = {
     "given": "id IN (SELECT value FROM json_each(%(ids)s))",
     "among_priced": "IN (SELECT id FROM rated WHERE NOT is_unpriced)",
     "among_unpriced": "IN (SELECT id FROM rated WHERE is_unpriced)",
-    "bytewise": "",
     # Beyond 64 bits SQLite would go on with a float; NULL is what the column refuses.
     "added": ", ".join(
         f"{name} = CASE typeof($rollups.{name} + excluded.{name}) WHEN 'integer' THEN"

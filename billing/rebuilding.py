@@ -9,7 +9,9 @@ from typing import NamedTuple
 from django.db import connection, transaction
 from django.db.models import Max, Min
 
+from billing.buckets import QUARTER
 from billing.cells import Cell, ledger_cells, mark_stale, rollup_cells, team_ids
+from billing.latency import recount_latencies
 from billing.models import PrunedDay, Rollup, UsageRecord
 
 DAY = timedelta(days=1)
@@ -65,6 +67,8 @@ def _rebuild(team_id: int, day: date) -> list[Cell]:
         Rollup.objects.filter(team_id=team_id, quarter_at__gte=start, quarter_at__lt=end).delete()
         ledger.add_to_rollups()
         mark_stale({(team_id, cell.starts_at) for cell in wrong})
+    if recount_latencies(team_id, start, end):
+        mark_stale((team_id, start + number * QUARTER) for number in range(DAY // QUARTER))
     return wrong
 
 
