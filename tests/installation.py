@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 
 from config.server import listen
+from tests import secrecy
 from tests.services import START_SECONDS, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,11 +72,16 @@ class Installation:
         return rows
 
     def start_web(
-        self, *, environment: Mapping[str, str] | None = None, prelude: str = "", seconds: float = START_SECONDS
+        self,
+        *,
+        environment: Mapping[str, str] | None = None,
+        prelude: str = "",
+        seconds: float = START_SECONDS,
+        port: int = 0,
     ) -> WebProcess:
         """`prelude` is code that the process runs before it serves; `seconds` is how long it may take to."""
         program = ["-c", f"{prelude}\nfrom config.server import main\nmain()"] if prelude else ["-m", "config.server"]
-        sock = listen("127.0.0.1", 0)
+        sock = listen("127.0.0.1", port)
         fd = sock.fileno()
         process = self._start(*program, "--fd", str(fd), log="web.log", fds=[fd], environment=environment)
         web = WebProcess(process, sock.getsockname()[1])
@@ -163,11 +169,12 @@ def installation(folder: Path, **environment: str) -> Iterator[Installation]:
         | environment,
     )
     owner = json.loads(made.run_python(SET_UP))
-    made.email, made.password, made.secret = owner["email"], owner["password"], owner["secret"]
+    made.email, made.password, made.secret = owner["email"], secrecy.is_secret(owner["password"]), owner["secret"]
     try:
         yield made
     finally:
         made.stop()
+    secrecy.check_folder(folder)
 
 
 # Tests make more requests than a person may; those of the limits set them.

@@ -9,14 +9,19 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
-START_SECONDS = 30.0
+from tests import secrecy
+
+# A start takes seconds, and many times that where everything else starts at once.
+START_SECONDS = 90.0
 
 
 def missing(what: str) -> None:
@@ -64,26 +69,39 @@ def redis_server(folder: Path, *, port: int | None = None) -> Iterator[str]:
     try:
         wait_until(lambda: accepts(port), what="Redis listening")
         yield f"redis://127.0.0.1:{port}/0"
+        if process.poll() is None:
+            secrecy.check_values("Redis", _values(port))
     finally:
         process.terminate()
         process.wait(10)
 
 
+def _values(port: int) -> Iterator[bytes]:
+    """Every key with its value, as Redis would save them."""
+    with Redis(port=port) as client:
+        for name in client.scan_iter():
+            yield bytes(name)
+            yield bytes(client.dump(name) or b"")
+
+
 @contextmanager
-def postgresql_server(folder: Path) -> Iterator[str]:
+def postgresql_server() -> Iterator[str]:
     """The URL of an empty database in a cluster of its own; as user postgres where the tests run as root."""
     programs = _postgresql_programs()
     if programs is None:
         missing("PostgreSQL")
     assert programs is not None
     user = "postgres" if os.geteuid() == 0 else None
-    data = folder / "postgresql"
-    data.mkdir(mode=0o700)
-    if user:
-        shutil.chown(data, user, user)
-        for parent in [folder, *folder.parents]:
-            if parent.stat().st_uid == 0 and parent != Path(parent.anchor) and not parent.stat().st_mode & 0o001:
-                parent.chmod(parent.stat().st_mode | 0o011)
+    # Not in pytest's folder: only its owner may enter that one.
+    with tempfile.TemporaryDirectory(prefix="token-factory-postgresql-") as folder:
+        if user:
+            shutil.chown(folder, user, user)
+        with _cluster(programs, Path(folder), user=user) as url:
+            yield url
+
+
+@contextmanager
+def _cluster(programs: Path, data: Path, *, user: str | None) -> Iterator[str]:
     options = {"user": user, "stdout": subprocess.DEVNULL, "cwd": data}
     subprocess.run([programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N"], check=True, **options)  # type: ignore[call-overload]
     port = free_port()
@@ -95,7 +113,10 @@ def postgresql_server(folder: Path) -> Iterator[str]:
     try:
         ready = [str(programs / "pg_isready"), "-h", "127.0.0.1", "-p", str(port), "-q"]
         wait_until(lambda: subprocess.run(ready, check=False).returncode == 0, what="PostgreSQL accepting connections")
-        yield f"postgres://postgres@127.0.0.1:{port}/postgres"
+        url = f"postgres://postgres@127.0.0.1:{port}/postgres"
+        yield url
+        rows = subprocess.run([programs / "pg_dump", "--data-only", url], check=True, stdout=subprocess.PIPE).stdout
+        secrecy.check_values("PostgreSQL", [rows])
     finally:
         process.terminate()
         process.wait(20)

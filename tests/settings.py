@@ -15,3 +15,6 @@ CELERY_BROKER_URL = "memory://"
 # SQLite in a file, as it runs: in memory Django neither closes connections nor waits for locks.
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["TEST"] = {"NAME": f"{os.environ['DATA_DIR']}/test.sqlite3"}
+
+# Real web processes serve the static files; here each of a test's many clients would look for all of them.
+SERVESTATIC_USE_FINDERS = SERVESTATIC_USE_STATIC_ROOT = False

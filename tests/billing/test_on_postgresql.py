@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,12 +14,12 @@ from tests.services import postgresql_server
 SUITES = ["test_bulk.py", "test_rating.py", "test_quota.py", "test_reports.py", "test_ledger_commands.py"]
 
 
-def test_the_ledger_on_postgresql(tmp_path: Path) -> None:
+def test_the_ledger_on_postgresql() -> None:
     if os.environ.get("DATABASE_URL"):
         pytest.skip("this is that run")
     inherited = {name: value for name, value in os.environ.items() if name not in PRODUCT_VARIABLES}
     # The cluster is thrown away; dropping the database first would wait for the pool's connections.
-    with postgresql_server(tmp_path) as url:
+    with postgresql_server() as url:
         run = subprocess.run(
             [
                 sys.executable,

@@ -13,8 +13,9 @@ from playwright.sync_api import Page
 
 from tests.browser.conftest import Open
 from tests.installation import Installation, WebProcess
+from tests.secrecy import is_secret
 
-PASSWORD = "violet-harbour-42"
+PASSWORD = is_secret("violet-harbour-42")
 MAKE = """
 import django
 django.setup()
@@ -82,7 +83,7 @@ def test_an_authenticator_app_and_a_recovery_code_sign_in(open_page: Open, perso
     page.wait_for_url("**/playground/")
     page.goto("/accounts/2fa/totp/activate/")
     confirm_password(page)
-    secret = page.locator("#authenticator_secret").input_value()
+    secret = is_secret(page.locator("#authenticator_secret").input_value())
     page.locator("#id_code").fill(one_time_code(secret))
     page.get_by_role("button", name="Activate").click()
     page.wait_for_url("**/accounts/2fa/**")

@@ -143,10 +143,10 @@ class Site:
 @contextmanager
 def site(folder: Path, **environment: str) -> Iterator[Site]:
     port = free_port()
-    database, memory, product = folder / "database", folder / "redis", folder / "product"
-    for path in (database, memory, product):
+    memory, product = folder / "redis", folder / "product"
+    for path in (memory, product):
         path.mkdir()
-    with postgresql_server(database) as database_url:
+    with postgresql_server() as database_url:
         variables = NO_LIMITS | {"DATABASE_URL": database_url, "REDIS_URL": f"redis://127.0.0.1:{port}/0"} | environment
         with ExitStack() as stack:
             with redis_server(memory, port=port):

@@ -9,9 +9,10 @@ import httpx
 import pytest
 
 from tests.installation import Installation, WebProcess
+from tests.secrecy import PROMPT_MARK, is_secret
 
-CHAT = {"model": "DeepSeek-V4-Flash", "messages": [{"role": "user", "content": "Hello"}]}
-PASSWORD = "violet-harbour-42"
+CHAT = {"model": "DeepSeek-V4-Flash", "messages": [{"role": "user", "content": f"Hello {PROMPT_MARK}"}]}
+PASSWORD = is_secret("violet-harbour-42")
 
 MAKE_VIEWER = f"""
 import django

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import httpx
 
+from tests.secrecy import PROMPT_MARK
+
 PATIENCE_SECONDS = 60.0
 
 
@@ -43,7 +45,7 @@ def mixed_plans(models: Iterable[str], *, count: int, leaving: int, seed: int = 
         opening = "Tell the harbour story again, from the lighthouse on, slowly. " * 3 if number % 3 == 0 else ""
         leaves = number < leaving
         pace = " [[pace=0.01]]" if leaves else ""
-        prompt = f"{opening}Request {number} [[tokens={tokens}]]{pace}"
+        prompt = f"{opening}Request {number} {PROMPT_MARK} [[tokens={tokens}]]{pace}"
         stream = leaves or number % 2 == 0
         plans.append(Plan(models[number % len(models)], prompt, stream, chance.randint(1, 4) if leaves else None))
     chance.shuffle(plans)

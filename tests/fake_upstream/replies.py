@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tests.fake_upstream.server import Gate, Hangup, Received, Reply, Wire
+from tests.secrecy import ANSWER_MARK
 
 DONE = b"data: [DONE]\n\n"
 MODEL = "DeepSeek-V4-Flash"
@@ -22,6 +23,7 @@ def completion(content: str = "Hello", **fields: Any) -> dict[str, Any]:
         "object": "chat.completion",
         "created": 1_790_000_000,
         "model": MODEL,
+        "system_fingerprint": ANSWER_MARK,
         "choices": [{"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}],
         "usage": USAGE,
     } | fields
@@ -34,6 +36,7 @@ def chunk(content: str = "", *, finish_reason: str | None = None, **fields: Any)
         "object": "chat.completion.chunk",
         "created": 1_790_000_000,
         "model": MODEL,
+        "system_fingerprint": ANSWER_MARK,
         "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}],
     } | fields
 

@@ -10,6 +10,7 @@ import pytest
 from tests.fake_upstream.server import FakeUpstream, fake_upstream
 from tests.gateway.gateway_process import GatewayProcess, write_upstreams
 from tests.installation import Installation, installation
+from tests.secrecy import is_secret
 
 # What tests about other things must not run into.
 NO_LIMITS = {
@@ -44,7 +45,7 @@ def gateway_installation(
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         file = write_upstreams(folder / "upstreams.toml", upstream_server.port, dead_port=nobody.getsockname()[1])
-        made = {"UPSTREAMS_FILE": str(file), "FAKE_UPSTREAM_KEY": "sk-upstream-secret"}
+        made = {"UPSTREAMS_FILE": str(file), "FAKE_UPSTREAM_KEY": is_secret("sk-upstream-secret")}
         with installation(folder, **NO_LIMITS, **made) as installed:
             yield installed
 

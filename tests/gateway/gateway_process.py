@@ -14,9 +14,10 @@ import httpx
 
 from tests.fake_upstream.replies import MODEL
 from tests.installation import Installation, WebProcess
+from tests.secrecy import PROMPT_MARK
 from tests.services import wait_until
 
-USER = {"role": "user", "content": "Hello"}
+USER = {"role": "user", "content": f"Hello {PROMPT_MARK}"}
 # Models by what their server is like.
 RENAMED, ENGINE, DEAD, REPLICATED, IMAGES = (
     "Qwen3.8-27B", "GLM-5.3-Flash", "MiniCPM5-2B", "Gemma-4-31B-IT", "DeepSeek-V4.1-Flash",

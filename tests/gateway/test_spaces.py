@@ -19,6 +19,7 @@ import pytest
 
 from tests.gateway.mirror import Line, Mirror, Seen, mirror, says
 from tests.installation import Installation, WebProcess, installation
+from tests.secrecy import PROMPT_MARK, is_secret
 from tests.services import free_port, wait_until
 
 SET_UP = """
@@ -41,6 +42,7 @@ print(json.dumps([
 ]))
 """
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
+API_KEY = is_secret("sk-of-the-own-server")
 ANSWER = b'{"id":"x","model":"own-model","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4}}'
 
 
@@ -86,7 +88,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     ):
         own_url = own.url
         endpoints = [
-            ("own", own_url, "sk-own"), ("keyless", own_url, ""), ("away", f"http://127.0.0.1:{free_port()}/v1", ""),
+            ("own", own_url, API_KEY), ("keyless", own_url, ""), ("away", f"http://127.0.0.1:{free_port()}/v1", ""),
             ("metadata", "http://169.254.169.254/v1", ""),
         ]  # fmt: skip
         foreign, chat_only = json.loads(made.run_python(SET_UP.format(endpoints=endpoints)))
@@ -129,7 +131,8 @@ def test_only_the_hop_and_the_credential_change_in_the_headers(site: Site) -> No
     assert headers == {
         b"host": f"127.0.0.1:{site.mirror.port}".encode(), b"accept": b"text/x-odd",
         b"content-type": b"application/x-odd", b"x-custom": b"1, 2", b"user-agent": b"odd/1",
-        b"accept-encoding": b"br", b"cookie": b"other=1", b"content-length": b"1", b"authorization": b"Bearer sk-own",
+        b"accept-encoding": b"br", b"cookie": b"other=1", b"content-length": b"1",
+        b"authorization": f"Bearer {API_KEY}".encode(),
     }  # fmt: skip
 
 
@@ -368,7 +371,8 @@ def test_the_official_client_works(site: Site) -> None:
         says(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
     )
     with openai.OpenAI(base_url=site.url, api_key=site.installed.secret, max_retries=0) as client:
-        answer = client.chat.completions.create(model="mine", messages=[{"role": "user", "content": "Hello"}], seed=5)
+        asked: Any = [{"role": "user", "content": PROMPT_MARK}]
+        answer = client.chat.completions.create(model="mine", messages=asked, seed=5)
     assert answer.choices[0].message.content == "Hi"
     assert json.loads(site.mirror.seen[0].body)["seed"] == 5
 
