@@ -100,6 +100,7 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "config.context.site",
             ],
+            "libraries": {"lucide": "config.icons"},
         },
     }
 ]

@@ -21,12 +21,14 @@ from playground.branches import tree_of, turns_of
 from playground.chat_settings import controls_of
 from playground.models import Conversation, Turn
 from playground.request import PersonRequest
-from playground.starters import WEATHER
+from playground.starters import example_tools
 from playground.transcript import shown
 
 CONVERSATIONS_A_PAGE = 30
 FOUND_AT_MOST = 50
 PINNED_AT_MOST = 50
+# What is read first is there at once; what stands above it comes when one scrolls up to it.
+TURNS_AT_FIRST = 12
 TURNS_A_PAGE = 20
 
 
@@ -53,8 +55,9 @@ def turns_context(conversation: Conversation, *, before: str = "", around: int |
     """A page of the path that is shown: its end, what stands before a turn, or from a turn on."""
     tree = tree_of(conversation)
     path = tree.path()
-    end = path.index(int(before)) if before.isdecimal() and int(before) in path else len(path)
-    start = max(0, end - TURNS_A_PAGE)
+    is_above = before.isdecimal() and int(before) in path
+    end = path.index(int(before)) if is_above else len(path)
+    start = max(0, end - (TURNS_A_PAGE if is_above else TURNS_AT_FIRST))
     if around in path:
         start = min(start, max(0, path.index(around) - 1))
     # One more than shown: whether tool calls were answered is said by the turn that follows.
@@ -78,7 +81,13 @@ def list_context(
 ) -> dict[str, Any]:
     """A page of one's conversations, the pinned ones before the first; or those that hold the words of `query`."""
     rows = Conversation.objects.of(request.user, request.team).defer("settings")
-    context: dict[str, Any] = {"current": current, "query": query, "more": "", "pinned": []}
+    context: dict[str, Any] = {
+        "current": current,
+        "query": query,
+        "more": "",
+        "pinned": [],
+        "may_ask": may_ask(request),
+    }
     if words := query.strip()[:200]:
         return context | {"conversations": list(rows.matching(words)[:FOUND_AT_MOST])}
     moment, last_id = _cursor(after)
@@ -134,7 +143,7 @@ def settings_context(models: list[Model], model_id: str, typed: Mapping[str, Any
         "model": chosen,
         "controls": controls_of(chosen or unknown_model(model_id), portable=portable),
         "typed": typed,
-        "example_tools": WEATHER,
+        "example_tools": example_tools(),
     }
 
 

@@ -64,7 +64,8 @@ def _begun(request: PersonRequest, conversation: Conversation) -> HttpResponse:
 @team_required
 @require_GET
 def comparison(request: PersonRequest, conversation_id: uuid.UUID) -> HttpResponse:
-    return _page(request, chat_models(request), _comparison(request, conversation_id))
+    conversation = _comparison(request, conversation_id)
+    return _page(request, chat_models(request), conversation)
 
 
 @team_required
@@ -73,7 +74,7 @@ async def compare_stream(request: PersonRequest, conversation_id: uuid.UUID) -> 
     """All its answers in one connection: a browser has only six for all its tabs."""
     conversation = await sync_to_async(_comparison)(request, conversation_id)
     answers = [turn async for turn in conversation.turns.filter(role=Turn.Role.ASSISTANT, deleted_at=None)]
-    return await stream_of(request, [Followed(turn.pk, is_json=turn.is_json) for turn in answers])
+    return await stream_of(request, [Followed(turn.pk, is_json=turn.is_json) for turn in answers], compares=True)
 
 
 def _comparison(request: PersonRequest, conversation_id: uuid.UUID) -> Conversation:

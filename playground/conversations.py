@@ -59,6 +59,13 @@ def show_branch(*, turn: Turn) -> None:
         choose(conversation, tree, tree.path_to(turn.pk))
 
 
+def go_on_with(*, turn: Turn) -> None:
+    """Show this answer, and ask its model from now on."""
+    show_branch(turn=turn)
+    if turn.model:
+        Conversation.objects.filter(pk=turn.conversation_id).update(model=turn.model)
+
+
 @dataclass(frozen=True, slots=True)
 class Removed:
     """What went with a deleted turn: how many turns in all, and those that still stream."""

@@ -25,7 +25,7 @@ def as_markdown(conversation: Conversation) -> str:
     meters = meters_of(turn.request_id for turn in turns)
     parts = [f"# {conversation.title}", f"{conversation.created_at:%Y-%m-%d %H:%M} UTC"]
     if system := conversation.settings.get("system"):
-        parts += [f"## {_('System prompt')}", system]
+        parts += ["## " + _("System prompt"), system]
     for turn in turns:
         parts += _turn_as_markdown(turn, meters.get(turn.request_id) if turn.request_id else None)
     return "\n\n".join(parts) + "\n"
@@ -33,17 +33,17 @@ def as_markdown(conversation: Conversation) -> str:
 
 def _turn_as_markdown(turn: Turn, meter: TurnMeter | None) -> list[str]:
     if turn.role == Turn.Role.TOOL:
-        return [f"## {_('Tool')}", *(f"`{one['name']}`\n\n{_fenced(one['content'])}" for one in turn.tool_results)]
+        return ["## " + _("Tool"), *(f"`{one['name']}`\n\n{_fenced(one['content'])}" for one in turn.tool_results)]
     if turn.role == Turn.Role.USER:
         pictures = [_("[%d pictures]") % len(turn.images.all())] if turn.images.all() else []
-        return [f"## {_('You')}", *pictures, turn.content]
+        return ["## " + _("You"), *pictures, turn.content]
     parts = [f"## {turn.model}"]
     if turn.reasoning:
         parts += ["> " + turn.reasoning.strip().replace("\n", "\n> ")]
     parts += [_fenced(turn.content, "json") if turn.is_json else turn.content] if turn.content else []
     parts += [f"`{call['name']}`\n\n{_fenced(call['arguments'], 'json')}" for call in turn.tool_calls]
     if turn.state in (Turn.State.STOPPED, Turn.State.FAILED):
-        parts.append(f"*{_('This answer is not complete.')}*")
+        parts.append("*" + _("This answer is not complete.") + "*")
     if meter is not None and meter.points is not None:
         counts = {"in": meter.record.prompt_tokens, "out": meter.record.completion_tokens, "points": meter.points}
         parts.append("*" + _("%(in)d tokens in, %(out)d out, %(points)s points") % counts + "*")

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from django.utils.functional import Promise
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
+
+
+def example_tools() -> str:
+    """A tool to try, described in the reader's language."""
+    city = {"type": "string"}
+    unit = {"enum": ["celsius", "fahrenheit"]}
+    parameters = {"type": "object", "properties": {"city": city, "unit": unit}, "required": ["city"]}
+    tool = {"name": "get_weather", "description": gettext("Current weather in a city"), "parameters": parameters}
+    return json.dumps([tool], ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,26 +26,12 @@ class Starter:
     title: str | Promise
     prompt: str | Promise
     # Fields beside the chat that go with it, by their ids.
-    settings: dict[str, str] = field(default_factory=dict)
+    settings: Callable[[], dict[str, str]] = dict
 
     @property
     def settings_json(self) -> str:
-        return json.dumps(self.settings)
+        return json.dumps(self.settings())
 
-
-WEATHER = json.dumps(
-    [
-        {
-            "name": "get_weather",
-            "description": "Current weather in a city",
-            "parameters": {
-                "type": "object",
-                "properties": {"city": {"type": "string"}, "unit": {"enum": ["celsius", "fahrenheit"]}},
-                "required": ["city"],
-            },
-        }
-    ]
-)
 
 STARTERS = (
     Starter(
@@ -57,7 +54,7 @@ STARTERS = (
         "braces",
         _("Get JSON"),
         _("The parcel for Ms Chen in Chengdu weighs 2.4 kg and is two days late. Give the facts as JSON."),
-        {"id_format": "json_object"},
+        lambda: {"id_format": "json_object"},
     ),
-    Starter("wrench", _("Use a tool"), _("What is the weather in Chengdu?"), {"id_tools": WEATHER}),
+    Starter("wrench", _("Use a tool"), _("What is the weather in Chengdu?"), lambda: {"id_tools": example_tools()}),
 )

@@ -49,10 +49,10 @@ def parse_json(text: str, *, what: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        where = _("line %(line)d, column %(column)d") % {"line": error.lineno, "column": error.colno}
-        raise ValidationError(f"{what}: {_('this is not JSON')} ({where}).") from None
+        text = _("%(what)s: this is not JSON (line %(line)d, column %(column)d).")
+        raise ValidationError(text % {"what": what, "line": error.lineno, "column": error.colno}) from None
     except RecursionError:
-        raise ValidationError(f"{what}: {_('this is nested too deeply')}.") from None
+        raise ValidationError(_("%s: this is nested too deeply.") % what) from None
 
 
 def _tool(entry: Any, number: int) -> Json:

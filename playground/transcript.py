@@ -43,9 +43,15 @@ class ShownTurn:
     meter: TurnMeter | None = None
     meter_attempt: int = 0
     place: Place = ALONE
+    # The conversation's address: those of its turns begin so.
+    base: str = ""
     image_urls: tuple[str, ...] = ()
     # The turn that follows on the path.
     following: Turn | None = None
+
+    @property
+    def url(self) -> str:
+        return f"{self.base}turns/{self.turn.pk}/"
 
     @property
     def by_user(self) -> bool:
@@ -149,10 +155,12 @@ def shown(
     """Consecutive turns of one path."""
     meters = meters_of(turn.request_id for turn in turns)
     prefetch_related_objects(turns, Prefetch("images", Image.objects.defer("data")))
+    # Reversed once: a page has a hundred of them.
+    base = reverse("playground:conversation", args=[turns[0].conversation_id]) if turns else ""
     made = []
     for turn, following in pairwise([*turns, None]):
         assert turn is not None
-        fields: dict[str, Any] = {"place": tree.place(turn.pk), "following": following}
+        fields: dict[str, Any] = {"place": tree.place(turn.pk), "following": following, "base": base}
         fields["image_urls"] = tuple(image_url(image) for image in turn.images.all())
         meter = meters.get(turn.request_id) if turn.request_id else None
         made.append(ShownTurn(turn, meter, meter_attempt, **fields))

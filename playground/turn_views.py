@@ -42,9 +42,9 @@ async def stream(request: PersonRequest, conversation_id: uuid.UUID, turn_id: in
     return await stream_of(request, [Followed(turn.pk, is_json=turn.is_json)])
 
 
-async def stream_of(request: PersonRequest, turns: list[Followed]) -> HttpResponseBase:
+async def stream_of(request: PersonRequest, turns: list[Followed], *, compares: bool = False) -> HttpResponseBase:
     async def end(turn_id: int) -> dict[str, str]:
-        return await sync_to_async(_end)(request, turn_id)
+        return await sync_to_async(_end)(request, turn_id, compares=compares)
 
     # The stream may last for minutes: the connection that loaded the turns goes back first.
     await sync_to_async(connections.close_all)()
@@ -56,11 +56,11 @@ async def stream_of(request: PersonRequest, turns: list[Followed]) -> HttpRespon
     return response
 
 
-def _end(request: PersonRequest, turn_id: int) -> dict[str, str]:
+def _end(request: PersonRequest, turn_id: int, *, compares: bool) -> dict[str, str]:
     turn = Turn.objects.select_related("conversation").filter(pk=turn_id).first()
     if turn is None:
         return {"calls": "", "foot": ""}
-    context = {"conversation": turn.conversation, "shown": shown_one(turn)}
+    context = {"conversation": turn.conversation, "shown": shown_one(turn), "compares": compares}
     parts = ("answer", "calls", "foot") if turn.is_json and turn.content else ("calls", "foot")
     return {part: render_to_string(f"playground/{part}.html", context, request) for part in parts}
 
@@ -108,7 +108,11 @@ def picture_response(image: Image | None) -> HttpResponse:
 @team_required
 @require_POST
 def show_branch(request: PersonRequest, conversation_id: uuid.UUID, turn_id: int) -> HttpResponse:
+    """The alternative in its place; from a comparison the chat that goes on with it."""
     turn = own_turn(request, conversation_id, turn_id)
+    if not request.htmx:
+        chats.go_on_with(turn=turn)
+        return redirect("playground:conversation", conversation_id)
     chats.show_branch(turn=turn)
     return _turns(request, turn)
 

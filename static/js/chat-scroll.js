@@ -25,7 +25,30 @@ scroller.addEventListener("scroll", () => {
   following = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_PX;
 });
 new ResizeObserver(() => {
-  if (following && !turns.classList.contains("compare")) scroller.scrollTo({ top: scroller.scrollHeight, behavior: "instant" });
+  if (following && !turns.classList.contains("compare")) toEnd();
 }).observe(turns);
 
 if (following) toEnd();
+
+// -- earlier messages come when one scrolls up to them ---------------------------------------------
+
+const upwards = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) if (isIntersecting && scroller.scrollTop > 0) target.click();
+}, { root: scroller, rootMargin: "200px 0px 0px" });
+
+function watch() {
+  upwards.disconnect();
+  const button = turns.querySelector(".chat-earlier");
+  if (button) upwards.observe(button);
+}
+
+document.addEventListener("htmx:beforeSwap", (event) => {
+  if (!event.target.matches(".chat-earlier")) return;
+  // Where the browser keeps no anchor of its own.
+  const { scrollHeight, scrollTop } = scroller;
+  requestAnimationFrame(() => {
+    if (scroller.scrollTop === scrollTop) scroller.scrollTop += scroller.scrollHeight - scrollHeight;
+  });
+});
+document.addEventListener("htmx:afterSettle", watch);
+watch();

@@ -43,11 +43,4 @@ document.addEventListener("htmx:afterRequest", (event) => {
   if (event.target.matches("[data-closes-when-done]") && event.detail.successful) event.target.closest("dialog").close();
 });
 
-// -- from a comparison to a chat ---------------------------------------------------------------------
-
-document.addEventListener("htmx:afterRequest", (event) => {
-  const { goesOn } = event.target.dataset ?? {};
-  if (goesOn && event.detail.successful) window.location.assign(goesOn);
-});
-
 begin();

@@ -102,7 +102,8 @@ form.addEventListener("htmx:beforeRequest", (event) => {
 form.addEventListener("htmx:afterRequest", (event) => {
   if (event.target !== form) return;
   box.readOnly = false;
-  if (event.detail.successful) {
+  // A refusal (422) is swapped in, and so no failure to HTMX: what was typed stays.
+  if (event.detail.successful && event.detail.xhr.status < 400) {
     localStorage.removeItem(draftKey());
     box.value = "";
     grow();

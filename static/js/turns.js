@@ -7,6 +7,7 @@ const turns = document.getElementById("turns");
 // -- what a swap of the turns does to the reader's place --------------------------------------------
 
 let kept = null; // { ids, top, page } of the turn whose alternative, or whose neighbour, comes in its place
+let toFocus = null;
 
 document.addEventListener("htmx:beforeRequest", (event) => {
   const button = event.target.closest("[data-shows], [data-keeps-place]");
@@ -22,11 +23,18 @@ document.addEventListener("htmx:afterSwap", (event) => {
   if (kept) {
     const article = kept.ids.map((id) => document.getElementById(id)).find(Boolean);
     keepPlace(kept.top, article);
-    focusAgain(article, kept.page);
+    toFocus = { article, page: kept.page };
     kept = null;
   } else if (turns.classList.contains("compare")) toTop();
   else toEnd();
   refresh();
+});
+
+// Not before: until it has settled HTMX does not know the new buttons.
+document.addEventListener("htmx:afterSettle", (event) => {
+  if (event.target !== turns || !toFocus) return;
+  focusAgain(toFocus.article, toFocus.page);
+  toFocus = null;
 });
 
 /** The button that was pressed is gone with its turn: its successor takes the keyboard. */

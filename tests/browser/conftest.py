@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from http.cookiejar import Cookie
+from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
@@ -41,27 +44,70 @@ def site(demo_installation: Installation) -> WebProcess:
     return demo_installation.start_web()
 
 
+@pytest.fixture(scope="session")
+def owner_cookies(site: WebProcess, demo_installation: Installation) -> list[dict[str, Any]]:
+    """What a browser has once the installation's first owner has signed in."""
+    login = f"{site.url}/accounts/login/"
+    with httpx.Client(timeout=60) as client:
+        client.get(login)
+        form = {
+            "login": demo_installation.email,
+            "password": demo_installation.password,
+            "csrfmiddlewaretoken": client.cookies["tf_csrf"],
+        }
+        answer = client.post(login, data=form, headers={"Referer": login})
+        assert answer.status_code == 302, answer.text
+        return [_for_browser(cookie) for cookie in client.cookies.jar]
+
+
+def _for_browser(cookie: Cookie) -> dict[str, Any]:
+    return {"name": cookie.name, "value": cookie.value, "domain": "127.0.0.1", "path": cookie.path}
+
+
 @pytest.fixture
-def open_page(browser: Browser, site: WebProcess) -> Iterator[Open]:
-    """`open_page("/keys/", width=360, scheme="dark", language="zh-hans")`: a page of a fresh browser."""
+def open_page(browser: Browser, site: WebProcess, request: pytest.FixtureRequest) -> Iterator[Open]:
+    """`open_page("/keys/", width=360, scheme="dark", language="zh-hans")`: a page of a fresh browser.
+
+    `owner=True` signs the installation's first owner in; `expected` are parts of complaints that the test provokes.
+    """
     contexts: list[BrowserContext] = []
     complaints: list[str] = []
 
-    def listen(message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            complaints.append(f"{message.type}: {message.text}")
-
-    def open_one(path: str, *, width: int = 1440, scheme: str = "light", language: str = "en") -> Page:
+    def open_one(
+        path: str,
+        *,
+        width: int = 1440,
+        height: int = 900,
+        scheme: str = "light",
+        language: str = "en",
+        owner: bool = False,
+        url: str = "",
+        expected: Sequence[str] = (),
+    ) -> Page:
         context = browser.new_context(
-            base_url=site.url,
-            viewport={"width": width, "height": 900},
+            base_url=url or site.url,
+            viewport={"width": width, "height": height},
             color_scheme=scheme,  # type: ignore[arg-type]
             locale="zh-CN" if language.startswith("zh") else "en-US",
         )
+        if owner:
+            context.add_cookies(request.getfixturevalue("owner_cookies"))
         contexts.append(context)
+
+        def complain(text: str) -> None:
+            if not any(part in text for part in expected):
+                complaints.append(text)
+
+        def listen(message: ConsoleMessage) -> None:
+            if message.type in ("error", "warning"):
+                complain(f"{message.type}: {message.text}")
+
+        def watch(page: Page) -> None:
+            page.on("console", listen)
+            page.on("pageerror", lambda error: complain(f"page error: {error}"))
+
+        context.on("page", watch)
         page = context.new_page()
-        page.on("console", listen)
-        page.on("pageerror", lambda error: complaints.append(f"page error: {error}"))
         page.goto(path)
         return page
 

@@ -22,9 +22,10 @@ from gateway.catalog import load, unknown_model
 from gateway.relay import RelaySettings
 from gateway.runtime import Runtime, RuntimeSettings, set_runtime
 from gateway.upstreams import Kind, Upstream
-from playground import asking, generation
+from playground import asking, generation, own_tasks
 from playground.asking import Exchange, Said
 from playground.chat_request import Chosen
+from tests.fake_upstream.server import FakeUpstream, fake_upstream
 
 ROOT = Path(__file__).parents[2]
 
@@ -104,6 +105,7 @@ async def _serving(url: str, data_dir: Path) -> AsyncIterator[Runtime]:
         yield running
     finally:
         await generation.shut_down()
+        await own_tasks.shut_down()
         await running.stop()
         set_runtime(None)
         # The thread of this loop's synchronous calls goes with the loop, its connection first.
@@ -130,6 +132,26 @@ def serve(demo_url: str, tmp_path: Path, transactional_db: None) -> Serve:
 @pytest.fixture
 def serve_slowly(slow_demo_url: str, tmp_path: Path, transactional_db: None) -> Serve:
     return _server(slow_demo_url, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def _upstream_server() -> Iterator[FakeUpstream]:
+    with fake_upstream() as server:
+        yield server
+
+
+@pytest.fixture
+def upstream(_upstream_server: FakeUpstream) -> FakeUpstream:
+    """A model server that says what a test wants it to say: one model each that reads, speaks and decides."""
+    _upstream_server.reset()
+    _upstream_server.models = [{"id": name, "object": "model"} for name in ("MinerU2.5-Pro", "OmniVoice", "d3")]
+    return _upstream_server
+
+
+@pytest.fixture
+def serve_told(upstream: FakeUpstream, tmp_path: Path, transactional_db: None) -> Serve:
+    """The same with `upstream` as its only model server."""
+    return _server(upstream.url.removesuffix("/v1"), tmp_path)
 
 
 @pytest.fixture
