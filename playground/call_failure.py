@@ -18,6 +18,7 @@ BY_CODE = {
     "request_too_large": (_("This is too large for one request."), LESS),
     "timeout": (_("The model server took too long."), LESS),
 }
+SAID = ("document_encrypted", "document_unreadable")
 BY_STATUS = {
     400: (_("The model refused this request."), _("Change what it names, then try again.")),
     413: BY_CODE["request_too_large"],
@@ -51,4 +52,6 @@ def problem_of(error: dict[str, Any]) -> Problem:
     known = BY_CODE.get(error.get("code") or "") or BY_STATUS.get(error.get("status") or 0)
     if known is None or error.get("code") == "insufficient_quota":
         return explain(error, begun=True)
-    return Problem(*known, detail=error.get("message") or "")
+    # Where the title says all there is to say, the gateway's own words would only say it again.
+    detail = "" if error.get("code") in SAID else error.get("message") or ""
+    return Problem(*known, detail=detail)

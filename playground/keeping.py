@@ -32,6 +32,11 @@ async def keep(kind: type[Work], id: uuid.UUID, *, unwanted: Callable[[], None])
             unwanted()
 
 
+async def is_wanted(kind: type[Work], id: uuid.UUID) -> bool:
+    """Neither deleted nor asked to stop."""
+    return await off_loop(kind.objects.working().filter(pk=id, stop_requested=False).exists)
+
+
 def _renew(kind: type[Work], id: uuid.UUID) -> bool:
     working = kind.objects.working().filter(pk=id)
     return bool(working.update(touched_at=timezone.now())) and not working.filter(stop_requested=True).exists()

@@ -20,13 +20,13 @@ from django.utils import timezone
 from gateway.caller import Caller
 from gateway.data_url import data_url
 from gateway.document_limits import Unfit
-from gateway.errors import CallError, RateLimited, UpstreamSaturated
+from gateway.errors import CallError
 from gateway.ocr_api import PDF, begin_document, read
 from gateway.runtime import runtime
 from playground import own_tasks
 from playground.call_failure import CallFailed, problem
 from playground.history import Document, DocumentFile, Sheet
-from playground.keeping import keep
+from playground.keeping import is_wanted, keep
 from playground.off_loop import off_loop
 
 logger = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 # A limit that others use up as well is waited for, if it says that it will not take long.
 PATIENT_ATTEMPTS = 20
 MAX_PAUSE_SECONDS = 60
+PASSING_STATUSES = (429, 503)
 
 
 def begin(*, document_id: uuid.UUID, caller: Caller) -> None:
@@ -82,7 +83,8 @@ class _Reading:
     async def _read_all(self) -> None:
         wanted = await off_loop(self._load)
         for index in wanted.indexes:
-            if self._unwanted.is_set():
+            if self._unwanted.is_set() or not await is_wanted(Document, self.document_id):
+                self._unwanted.set()
                 return
             sheet = await self._patiently(wanted, index)
             try:
@@ -146,9 +148,11 @@ class _Reading:
 
 def pause_after(error: BaseException | None) -> float | None:
     """How long to wait before the call is tried again; None where waiting would not help, or not soon."""
-    if not isinstance(error, RateLimited | UpstreamSaturated) or error.code == "insufficient_quota":
+    if not isinstance(error, CallError) or error.status not in PASSING_STATUSES or error.code == "insufficient_quota":
         return None
-    seconds = next((float(value) for name, value in error.headers if name == b"retry-after"), 1.0)
+    said = next((value for name, value in error.headers if name == b"retry-after"), b"1")
+    # Some servers give a date here; those that do mean a long time.
+    seconds = int(said) if said.isdigit() else MAX_PAUSE_SECONDS + 1
     return seconds if seconds <= MAX_PAUSE_SECONDS else None
 
 

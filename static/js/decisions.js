@@ -56,6 +56,9 @@ document.addEventListener("keydown", (event) => {
   else addRow(row.closest(".question-part").querySelector("[data-add-row]"));
 });
 
+// On a narrow window the answer stands below the form.
+document.addEventListener("htmx:afterSwap", (event) => event.target.id === "decided" && event.target.scrollIntoView({ block: "nearest" }));
+
 // -- the state and its pictures --------------------------------------------------------------------
 
 if (form) {

@@ -9,8 +9,17 @@ if (form) {
   const input = document.getElementById("file");
   const bar = document.getElementById("upload-progress");
   const read = document.getElementById("read");
-  takeFiles(input, { onTaken: () => form.requestSubmit(read) });
-  input.addEventListener("change", () => input.files.length && read.focus());
+  const showName = () => (document.getElementById("file-names").textContent = [...input.files].map((file) => file.name).join(", "));
+  input.addEventListener("change", () => {
+    showName();
+    if (input.files.length) read.focus();
+  });
+  takeFiles(input, {
+    onTaken: () => {
+      showName();
+      form.requestSubmit(read);
+    },
+  });
   form.addEventListener("htmx:xhr:progress", (event) => {
     if (!event.detail.lengthComputable) return;
     bar.hidden = false;

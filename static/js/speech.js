@@ -52,6 +52,9 @@ if (form) {
   refresh();
 }
 
+// On a narrow window the answer stands below the form.
+document.addEventListener("htmx:afterSwap", (event) => event.target.id === "spoken" && event.target.scrollIntoView({ block: "nearest" }));
+
 // A browser that cannot play sound while it is still being made gets it again when it is whole.
 document.addEventListener("error", (event) => event.target.id === "sound" && (event.target.dataset.failed = ""), true);
 document.addEventListener("htmx:afterSwap", () => {
