@@ -12,6 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.fake_upstream import replies
+from tests.fake_upstream.server import FakeUpstream, Received, Wire
 from tests.installation import Installation, WebProcess, installation
 from tests.services import redis_server, wait_until
 
@@ -24,13 +26,48 @@ LIMITS = {
 QUICK = "Hello [[tokens=3]]"
 # Streams paced so that all of them overlap.
 SLOW = "Hello [[tokens=25]] [[pace=0.1]]"
+# A model whose server counts how many of its calls are open.
+COUNTED = "counted"
+HOLD_SECONDS = 0.1
+LEASE_SECONDS = 2
+
+
+class CountingUpstream(FakeUpstream):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open_calls = self.most_at_once = 0
+
+    async def _reply(self, request: Received, wire: Wire) -> None:
+        self.received.append(request)
+        self.open_calls += 1
+        self.most_at_once = max(self.most_at_once, self.open_calls)
+        await asyncio.sleep(HOLD_SECONDS)
+        # Before the end is on its way, for it may be there before this side goes on.
+        self.open_calls -= 1
+        await replies.answer(replies.completion(model=COUNTED))(request, wire)
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+def counting() -> Iterator[CountingUpstream]:
+    upstream = CountingUpstream()
+    upstream.start()
+    try:
+        yield upstream
+    finally:
+        upstream.stop()
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory, counting: CountingUpstream) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("limits")
     with redis_server(folder) as url, installation(folder, REDIS_URL=url, **LIMITS) as made:
-        made.environment["DEMO_URL"] = made.start_demo("--pace-seconds", "0")
+        demo = made.start_demo("--pace-seconds", "0")
+        file = folder / "upstreams.toml"
+        file.write_text(
+            f'[[upstream]]\nname = "demo"\nkind = "demo"\nbase_url = "{demo}"\n'
+            f'[[upstream]]\nname = "counting"\nbase_url = "{counting.url}"\nmodels = ["{COUNTED}"]\n'
+        )
+        made.environment["UPSTREAMS_FILE"] = str(file)
         yield made
 
 
@@ -68,6 +105,36 @@ def test_three_processes_share_the_thirty(three: list[WebProcess], make_key: Any
     answers = _hammer(three, make_key(concurrency_limit=0), count=64, prompt=QUICK)
     assert Counter(answer.status_code for answer in answers) == {200: 30, 429: 34}
     _all_refused_with(answers, "token_rate_limit_exceeded")
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_who_never_stops_asking_gets_thirty_and_never_more_than_eight_at_once(
+    processes: int, alone: WebProcess, three: list[WebProcess], make_key: Any, counting: CountingUpstream
+) -> None:
+    counting.reset()
+    counting.most_at_once = 0
+    webs, secret = [alone] if processes == 1 else three, make_key()
+
+    async def insist(client: httpx.AsyncClient, web: WebProcess) -> int:
+        """How many answers this client got until the minute was used up."""
+        answers = 0
+        while True:
+            answer = await client.post(**_request(web, secret, QUICK, model=COUNTED, stream=False))
+            answers += answer.status_code == 200
+            code = answer.json().get("error", {}).get("code")
+            if code == "token_rate_limit_exceeded":
+                return answers
+            if code:
+                assert code == "token_concurrency_rate_limit_exceeded"
+                await asyncio.sleep(HOLD_SECONDS)
+
+    async def all_of_them() -> list[int]:
+        async with httpx.AsyncClient(limits=httpx.Limits(max_connections=None)) as client:
+            return await asyncio.gather(*(insist(client, webs[number % len(webs)]) for number in range(64)))
+
+    assert sum(asyncio.run(all_of_them())) == 30
+    assert len(counting.received) == 30
+    assert 1 < counting.most_at_once <= 8
 
 
 def test_a_key_has_eight_at_once_and_a_refused_call_costs_nothing_else(alone: WebProcess, make_key: Any) -> None:
@@ -123,7 +190,7 @@ def test_a_spent_budget_is_not_overrun_by_many_at_once(alone: WebProcess, make_k
 
 
 def test_a_killed_process_frees_its_slots(installed: Installation, three: list[WebProcess], make_key: Any) -> None:
-    doomed = installed.start_web(environment={"RATE_LIMIT_LEASE_SECONDS": "2"})
+    doomed = installed.start_web(environment={"RATE_LIMIT_LEASE_SECONDS": str(LEASE_SECONDS)})
     secret = make_key(concurrency_limit=1, rpm_limit=0)
 
     async def killed_with_an_open_stream() -> None:
@@ -133,7 +200,8 @@ def test_a_killed_process_frees_its_slots(installed: Installation, three: list[W
 
     asyncio.run(killed_with_an_open_stream())
     assert _ask(three[0], secret).status_code == 429
-    wait_until(lambda: _ask(three[0], secret).status_code == 200, what="a free slot")
+    # Far less than the lease of those that killed nothing; the rest is for the machine.
+    wait_until(lambda: _ask(three[0], secret).status_code == 200, what="a free slot", seconds=LEASE_SECONDS + 8)
 
 
 def _request(web: WebProcess, secret: str, prompt: str, **fields: Any) -> dict[str, Any]:

@@ -12,7 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from gateway.upstreams import CONNECT_TIMEOUT_SECONDS
 from tests.end_to_end.traffic import Plan, run
+from tests.fake_upstream import replies
+from tests.fake_upstream.server import fake_upstream
 from tests.installation import Installation, installation
 from tests.services import free_port, wait_until
 
@@ -59,6 +62,56 @@ def test_a_replica_killed_under_load_loses_no_request_that_had_not_begun_to_stre
     assert served_by(installed)["replica-0"] > 0
 
 
+def test_only_streams_that_had_begun_are_cut_by_a_death(installed: Installation) -> None:
+    doomed_url, other_url = installed.start_demo("--pace-seconds", "0"), installed.start_demo("--pace-seconds", "0")
+    doomed = installed.processes[0]
+    configure(installed, [doomed_url, other_url])
+    web = installed.start_web()
+
+    async def read(client: httpx.AsyncClient, number: int, gate: asyncio.Semaphore) -> tuple[int, bool]:
+        """How many events came, and whether the last one was the end."""
+        asked = [{"role": "user", "content": f"Story {number} [[tokens=20]] [[pace=0.02]]"}]
+        body = {"model": "MiniCPM5-2B", "messages": asked, "stream": True}
+        async with gate, client.stream("POST", "/v1/chat/completions", json=body) as response:
+            assert response.status_code == 200
+            lines = [line async for line in response.aiter_lines() if line.startswith("data: ")]
+            assert lines[-1] == "data: [DONE]" or '"error"' in lines[-1]
+            return len([line for line in lines if "choices" in line]), lines[-1] == "data: [DONE]"
+
+    async def with_a_death_in_the_middle() -> list[tuple[int, bool]]:
+        headers, gate = {"Authorization": f"Bearer {installed.secret}"}, asyncio.Semaphore(16)
+        async with httpx.AsyncClient(base_url=web.url, headers=headers, timeout=60) as client:
+            running = asyncio.gather(*(read(client, number, gate) for number in range(80)))
+            await asyncio.to_thread(_wait_for_lines, installed.folder / "demo.jsonl", 20)
+            doomed.send_signal(signal.SIGKILL)
+            return await running
+
+    seen = asyncio.run(with_a_death_in_the_middle())
+    cut = [events for events, ended in seen if not ended]
+    assert all(events > 0 for events in cut)
+    assert 0 < len(cut) <= 16
+
+
+def test_a_replica_that_was_ejected_is_tried_again_and_comes_back(installed: Installation) -> None:
+    with fake_upstream() as failing, fake_upstream() as other:
+        configure(installed, [failing.url, other.url])
+        web = installed.start_web()
+        fine = replies.answer(replies.completion())
+        failing.then(replies.answer({"error": "full"}, status=503), *[fine] * 50)
+        other.then(*[fine] * 2_000)
+        # Refused by the first, answered by the second; then the first is left alone until its rest is over.
+        assert _ask(web.url, installed.secret).status_code == 200
+        assert (len(failing.received), len(other.received)) == (1, 1)
+        assert _ask(web.url, installed.secret).status_code == 200
+        assert len(failing.received) == 1
+
+        def comes_back() -> bool:
+            assert _ask(web.url, installed.secret).status_code == 200
+            return len(failing.received) > 1
+
+        wait_until(comes_back, what="the replica being asked again")
+
+
 def test_a_black_hole_costs_one_connect_time_out(installed: Installation) -> None:
     # A listener whose backlog is full takes no connection and refuses none.
     with socket.create_server(("127.0.0.1", 0), backlog=0) as hole:
@@ -70,11 +123,15 @@ def test_a_black_hole_costs_one_connect_time_out(installed: Installation) -> Non
         configure(installed, [f"http://127.0.0.1:{address[1]}/v1", installed.start_demo("--pace-seconds", "0")])
         web = installed.start_web()
         plans = [Plan("MiniCPM5-2B", "Hello [[tokens=3]]", stream=False) for _ in range(30)]
-        seen = asyncio.run(run(plans, url=web.url, secret=installed.secret, at_once=1))
+        seen = asyncio.run(run(plans, url=web.url, secret=installed.secret, at_once=4))
         for filler in fillers:
             filler.close()
     assert all(one.ended for one in seen)
     wait_until(lambda: served_by(installed) == Counter({"replica-1": 30}), what="30 records of the other replica")
+    sql = "select (julianday(first_byte_at) - julianday(started_at)) * 86400 from billing_usagerecord"
+    waited = [row[0] for row in installed.query(sql)]
+    # Twice would be ten seconds; the first calls did wait.
+    assert CONNECT_TIMEOUT_SECONDS - 0.1 < max(waited) < 2 * CONNECT_TIMEOUT_SECONDS
 
 
 def test_a_full_replica_is_left_for_another_and_all_full_is_said(installed: Installation) -> None:
