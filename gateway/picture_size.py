@@ -25,7 +25,7 @@ def picture_tokens(url: str) -> int:
 
 
 def picture_excess_bytes(messages: Iterable[Any]) -> int:
-    """By how many bytes a request is larger than its text and its pictures' tokens come to; negative for remote ones."""
+    """By how much a request is larger than its text and its pictures' tokens come to; below 0 for remote pictures."""
     return sum(len(url) - picture_tokens(url) * BYTES_PER_TOKEN for url in _urls(messages))
 
 
