@@ -13,6 +13,7 @@ from django.core.asgi import get_asgi_application
 
 django_application = get_asgi_application()
 
+from config import tracing
 from gateway.app import PREFIXES
 from gateway.app import application as gateway_application
 from gateway.http import Receive, Scope, Send
@@ -27,6 +28,7 @@ async def lifespan(receive: Receive, send: Send) -> None:
         if message["type"] == "lifespan.startup":
             try:
                 running = Runtime(RuntimeSettings.from_django())
+                running.relay.log = tracing.traced(running.relay.log)
                 await running.start()
             except (ValueError, OSError) as error:
                 # A configuration that cannot be served: the text says which file and what.
@@ -41,6 +43,7 @@ async def lifespan(receive: Receive, send: Send) -> None:
                 await generation.shut_down()
                 await own_tasks.shut_down()
                 await running.stop()
+                tracing.flush(running.relay.log)
             set_runtime(None)
             await send({"type": "lifespan.shutdown.complete"})
             return
