@@ -21,12 +21,14 @@ import pytest
 from tests.end_to_end.proxy import HOST, Proxy, nginx
 from tests.end_to_end.traffic import Plan, Seen, perform
 from tests.installation import Installation, WebProcess
-from tests.services import free_port, wait_until
+from tests.services import START_SECONDS, free_port, wait_until
 
 MODEL = "MiniCPM5-2B"
 CHAT = "/v1/chat/completions"
 MIB = 1024 * 1024
 CLIENTS = 12
+# A request may wait in the queue of a process that is just starting.
+PATIENCE_SECONDS = START_SECONDS + 30
 BEHIND = {
     "SITE_URL": f"https://{HOST}",
     "ALLOWED_HOSTS": f"{HOST},127.0.0.1",
@@ -208,7 +210,9 @@ async def _ask_until(done: asyncio.Event, proxy: Proxy, secret: str, number: int
     """Whole answers and short streams in turn, one after another on one connection."""
     headers = {"authorization": f"Bearer {secret}", "host": HOST}
     seen = []
-    async with httpx.AsyncClient(base_url=proxy.url, verify=proxy.tls, headers=headers, timeout=60) as client:
+    async with httpx.AsyncClient(
+        base_url=proxy.url, verify=proxy.tls, headers=headers, timeout=PATIENCE_SECONDS
+    ) as client:
         for turn in count(number):
             prompt = f"Request {turn} [[tokens=6]] [[pace=0.05]]"
             seen.append(await perform(client, Plan(MODEL, prompt, stream=turn % 2 == 0)))
@@ -219,7 +223,9 @@ async def _ask_until(done: asyncio.Event, proxy: Proxy, secret: str, number: int
 
 async def _open_pages_until(done: asyncio.Event, proxy: Proxy) -> Counter[int]:
     statuses: Counter[int] = Counter()
-    async with httpx.AsyncClient(base_url=proxy.url, verify=proxy.tls, headers={"host": HOST}, timeout=60) as client:
+    async with httpx.AsyncClient(
+        base_url=proxy.url, verify=proxy.tls, headers={"host": HOST}, timeout=PATIENCE_SECONDS
+    ) as client:
         while not done.is_set():
             statuses[(await client.get("/accounts/login/")).status_code] += 1
     return statuses
