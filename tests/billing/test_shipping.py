@@ -154,6 +154,21 @@ def test_what_is_noted_is_stored_soon(journal: Journal, run_shipper: Callable[[]
     assert journal.backlog_bytes == 0
 
 
+def test_the_journal_is_forced_to_disk_again_and_again(
+    journal: Journal, run_shipper: Callable[[], Shipper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `JOURNAL_FSYNC=second`, which is what the power's failure can cost at most."""
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    (segment,) = journal.segments
+    run_shipper()
+    for times in (1, 2):
+        request_id = uuid4()
+        journal.finish(request_id.hex, record(request_id))
+        wait_until(lambda: segment.synced == segment.size, what="the journal forced to disk")
+        assert synced == times * [segment.descriptor]
+
+
 def test_stopping_ships_what_is_left(journal: Journal) -> None:
     shipper = Shipper(journal)
     shipper.start()

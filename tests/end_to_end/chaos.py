@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 import subprocess
 import time
@@ -13,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import celery
+import httpx
 import psycopg
 import redis
 
+from billing.journal import parse_lines
 from tests.installation import Installation, WebProcess, installation
 from tests.services import free_port, postgresql_server, redis_server, wait_until
 
@@ -27,12 +30,21 @@ NO_LIMITS = {
 }
 
 
+# Counters are brought to the ledger every other second instead of twice a minute: a run is over before that.
+PRELUDE = "import django\ndjango.setup()\nfrom gateway import admission\nadmission.CORRECT_EVERY_SECONDS = 2.0"
+
+
 class Site:
     """What runs, and what can be done to it; each fault leaves everything running again."""
 
-    def __init__(self, installed: Installation, folder: Path, *, database_url: str, redis_port: int) -> None:
+    def __init__(
+        self, installed: Installation, folder: Path, *, database_url: str, redis_port: int, away_seconds: float
+    ) -> None:
         self.installed = installed
         self.database_url = database_url
+        self.away_seconds = away_seconds
+        # When the database was closed to everybody, by the monotonic clock.
+        self.closures: list[tuple[float, float]] = []
         self.webs: list[WebProcess] = []
         self.workers: list[subprocess.Popen[bytes]] = []
         self._folder = folder
@@ -43,6 +55,10 @@ class Site:
     @property
     def redis_url(self) -> str:
         return f"redis://127.0.0.1:{self._redis_port}/0"
+
+    def start_web(self) -> None:
+        # It has to share the machine with all the traffic.
+        self.webs.append(self.installed.start_web(prelude=PRELUDE, seconds=120))
 
     def start_redis(self) -> None:
         self._redis.enter_context(redis_server(self._folder, port=self._redis_port))
@@ -60,8 +76,7 @@ class Site:
         victim = self.webs.pop(chance.randrange(len(self.webs)))
         victim.process.send_signal(signal.SIGKILL)
         victim.process.wait()
-        # It has to share the machine with all the traffic.
-        self.webs.append(self.installed.start_web(seconds=120))
+        self.start_web()
 
     def kill_a_worker(self, chance: random.Random) -> None:
         victim = self.workers.pop(chance.randrange(len(self.workers)))
@@ -94,6 +109,34 @@ class Site:
             os.kill(connection.info.backend_pid, signal.SIGKILL)
         wait_until(self._database_answers, what="PostgreSQL coming back")
 
+    def close_the_database(self, chance: random.Random) -> None:
+        """Every connection is dropped and none let in, for as long as a run has time for."""
+        name = psycopg.conninfo.conninfo_to_dict(self.database_url)["dbname"]
+        with psycopg.connect(self.database_url, dbname="template1", autocommit=True) as connection:
+            began = time.monotonic()
+            connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false".encode())
+            try:
+                connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+                time.sleep(self.away_seconds)
+                self.closures.append((began, time.monotonic()))
+            finally:
+                connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true".encode())
+
+    def fill_the_disk(self, chance: random.Random) -> None:
+        """One web process finds no room for more than a few bytes of its journal, which ends in half a line."""
+        web = chance.choice(self.webs)
+        newest = max(self._segments_of(web), key=lambda path: path.name)
+        room = newest.stat().st_size + chance.randint(0, 400)
+        resource.prlimit(web.process.pid, resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+        try:
+            time.sleep(chance.uniform(1, 3))
+        finally:
+            endless = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+            resource.prlimit(web.process.pid, resource.RLIMIT_FSIZE, endless)
+        # What ended meanwhile waits in memory; the next fault may be that process's end.
+        time.sleep(0.5)
+        wait_until(lambda: _journal_of(web) == "ok", what="the journal written and shipped", seconds=60)
+
     def deliver_tasks_twice(self, chance: random.Random) -> None:
         with celery.Celery(broker=self.redis_url) as broker:
             for _ in range(chance.randint(4, 12)):
@@ -114,6 +157,8 @@ class Site:
             self.black_hole_redis,
             self.flush_redis,
             self.restart_postgresql,
+            self.close_the_database,
+            self.fill_the_disk,
             self.deliver_tasks_twice,
         ]
 
@@ -130,18 +175,37 @@ class Site:
         living = {str(web.process.pid) for web in self.webs}
         return [path for path in self._segments() if path.name.split("-")[1] not in living]
 
+    def _segments_of(self, web: WebProcess) -> list[Path]:
+        return [path for path in self._segments() if path.name.split("-")[1] == str(web.process.pid)]
+
     def _segments(self) -> list[Path]:
         return list((self.installed.folder / "var" / "journal").glob("*.journal"))
 
     def _journals_are_empty(self) -> bool:
         """No request is in the journals that the database does not have."""
-        ids = {line[11:43].decode() for path in self._segments() for line in path.read_bytes().splitlines()}
+        # Half a line, left by a full disk, is of no request that was served.
+        ids = {line.request_id for path in self._segments() for line in parse_lines(_bytes_of(path))}
         known = {row[0].hex for row in self.rows("select id from billing_usagerecord")}
         return ids <= known
 
 
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        # Shipped and removed since it was listed.
+        return b""
+
+
+def _journal_of(web: WebProcess) -> str:
+    try:
+        return str(httpx.get(f"{web.url}/readyz", timeout=5).json()["journal"])
+    except (httpx.HTTPError, ValueError) as error:
+        return str(error)
+
+
 @contextmanager
-def site(folder: Path, **environment: str) -> Iterator[Site]:
+def site(folder: Path, *, away_seconds: float, **environment: str) -> Iterator[Site]:
     port = free_port()
     memory, product = folder / "redis", folder / "product"
     for path in (memory, product):
@@ -151,8 +215,9 @@ def site(folder: Path, **environment: str) -> Iterator[Site]:
         with ExitStack() as stack:
             with redis_server(memory, port=port):
                 installed = stack.enter_context(installation(product, **variables))
-            made = Site(installed, memory, database_url=database_url, redis_port=port)
+            made = Site(installed, memory, database_url=database_url, redis_port=port, away_seconds=away_seconds)
             stack.callback(made.stop_redis)
-            made.webs = [installed.start_web() for _ in range(3)]
+            for _ in range(3):
+                made.start_web()
             made.workers = [installed.start_worker() for _ in range(2)]
             yield made

@@ -1,13 +1,14 @@
-"""A model server that counts its tokens in every way there is, and remembers what it delivered.
+"""A model server that counts what it delivers in every way there is, and remembers what that was.
 
-The prompt is a JSON object that says what to do: `{"kind": …, "prompt": 120, "cached": 40, "completion": 9}`. Every
-answer has the same id.
+A chat's prompt is a JSON object that says what to do: `{"kind": …, "prompt": 120, "cached": 40, "completion": 9}`; what
+becomes of other requests is left to chance. Every answer has the same id.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -17,22 +18,28 @@ from tests.fake_upstream.server import FakeUpstream, Received, Wire
 
 PAUSE_SECONDS = 0.02
 # What becomes of each kind: usage that is exact, or none, so that the gateway has to estimate.
-EXACT = ("plain", "null details", "cumulative", "more cached than prompt", "unknown fields", "dies counted")
-ESTIMATED = ("no usage", "dies")
+EXACT_CHATS = ("plain", "null details", "cumulative", "more cached than prompt", "unknown fields", "dies counted")
+ESTIMATED_CHATS = ("no usage", "dies")
+CHAT_KINDS = EXACT_CHATS + ESTIMATED_CHATS
+EXACT = (*EXACT_CHATS, "pages", "sound", "cut sound", "decision")
+ESTIMATED = (*ESTIMATED_CHATS, "uncounted pages", "uncounted decision")
 
 
 class Delivered(NamedTuple):
     """What one request is to be charged for."""
 
     kind: str
-    prompt: int
-    cached: int
-    completion: int
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+    pages: int = 0
+    characters: int = 0
 
 
 class OddUpstream(FakeUpstream):
-    def __init__(self, models: list[str]) -> None:
+    def __init__(self, models: list[str], *, seed: int = 0) -> None:
         super().__init__()
+        self._chance = random.Random(seed)
         self.models = [{"id": model, "object": "model"} for model in models]
         self.delivered: dict[str, Delivered] = {}
 
@@ -40,18 +47,56 @@ class OddUpstream(FakeUpstream):
         if request.path.endswith("/models"):
             await super()._reply(request, wire)
             return
-        body = request.json()
+        answer = {
+            "chat/completions": self._chat,
+            "ocr": self._read_pages,
+            "audio/speech": self._speak,
+            "systemone": self._decide,
+        }[request.path.partition("/v1/")[2]]
+        await answer(request, request.json(), wire)
+
+    def _deliver(self, request: Received, delivered: Delivered) -> None:
+        """Known before the last byte goes: the gateway may have its record written before this side goes on."""
+        self.delivered[request.headers["x-request-id"].replace("-", "")] = delivered
+
+    async def _chat(self, request: Received, body: Any, wire: Wire) -> None:
         asked = json.loads(body["messages"][-1]["content"])
         kind, prompt, completion = asked["kind"], asked["prompt"], asked["completion"]
         cached = asked["cached"]
         usage = _usage(kind, prompt, cached, completion)
-        delivered = Delivered(kind, prompt, min(cached, prompt) if _details(usage) else 0, completion)
-        # Known before the last byte goes: the gateway may have its record written before this side goes on.
-        self.delivered[request.headers["x-request-id"].replace("-", "")] = delivered
+        self._deliver(request, Delivered(kind, prompt, min(cached, prompt) if _details(usage) else 0, completion))
         if body.get("stream"):
             await _stream(wire, kind, usage)
         else:
             await _whole(wire, request, kind, usage)
+
+    async def _read_pages(self, request: Received, body: Any, wire: Wire) -> None:
+        count, is_counted = self._chance.randint(1, 9), self._chance.random() < 0.8
+        self._deliver(request, Delivered("pages" if is_counted else "uncounted pages", pages=count))
+        pages = [{"index": number, "markdown": "word"} for number in range(count)]
+        usage = {"pages_processed": count, "doc_size_bytes": None} if is_counted else None
+        await asyncio.sleep(PAUSE_SECONDS)
+        await replies.answer({"pages": pages, "model": body["model"], "usage_info": usage})(request, wire)
+
+    async def _speak(self, request: Received, body: Any, wire: Wire) -> None:
+        is_cut = self._chance.random() < 0.2
+        self._deliver(request, Delivered("cut sound" if is_cut else "sound", characters=len(body["input"])))
+        await wire.send(replies.head(content_type="audio/wav", transfer_encoding="chunked"))
+        for _ in range(4):
+            await wire.send(replies.chunked(b"\x01\x02" * 400))
+            await asyncio.sleep(PAUSE_SECONDS)
+        if is_cut:
+            await wire.close()
+        else:
+            await wire.send(replies.LAST_CHUNK)
+
+    async def _decide(self, request: Received, body: Any, wire: Wire) -> None:
+        tokens, is_counted = self._chance.randint(1, 4_000), self._chance.random() < 0.8
+        self._deliver(request, Delivered("decision" if is_counted else "uncounted decision", prompt=tokens))
+        answers = {name: {"probability": 0.5} for name in body["questions"]}
+        usage = {"input_tokens": tokens} if is_counted else None
+        await asyncio.sleep(PAUSE_SECONDS)
+        await replies.answer({"answers": answers, "model": body["model"], "usage": usage})(request, wire)
 
 
 def _usage(kind: str, prompt: int, cached: int, completion: int) -> dict[str, Any]:
@@ -81,6 +126,9 @@ async def _stream(wire: Wire, kind: str, usage: dict[str, Any]) -> None:
         said = replies.chunk("word ", usage=so_far) if counted else replies.chunk("word ")
         await wire.send(replies.chunked(replies.event(said)))
         await asyncio.sleep(PAUSE_SECONDS)
+    if kind == "hangs":
+        await wire.until_hangup()
+        return
     if kind.startswith("dies"):
         await wire.close()
         return
@@ -101,8 +149,8 @@ async def _whole(wire: Wire, request: Received, kind: str, usage: dict[str, Any]
 
 
 @contextmanager
-def odd_upstream(models: list[str]) -> Iterator[OddUpstream]:
-    upstream = OddUpstream(models)
+def odd_upstream(models: list[str], *, seed: int = 0) -> Iterator[OddUpstream]:
+    upstream = OddUpstream(models, seed=seed)
     upstream.start()
     try:
         yield upstream

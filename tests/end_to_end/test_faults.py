@@ -10,7 +10,6 @@ In CI with few requests. In full, with 20,000 of them, on a machine with Postgre
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import time
@@ -23,33 +22,41 @@ import httpx
 import pytest
 
 from tests.end_to_end.chaos import Site, site
+from tests.end_to_end.fault_traffic import DECISION, PAGES, SPEECH, Seen, perform, wish
 from tests.end_to_end.odd_upstream import ESTIMATED, EXACT, OddUpstream, odd_upstream
 from tests.end_to_end.test_exact_metering import CARD
-from tests.end_to_end.traffic import PATIENCE_SECONDS, Plan, Seen, perform
 
 REQUESTS = int(os.environ.get("FAULTS_REQUESTS", "1500"))
 SEED = int(os.environ.get("FAULTS_SEED", "20261129"))
 ROUNDS = max(1, min(8, REQUESTS // 2_500))
 AT_ONCE = 10 if REQUESTS <= 5_000 else 24
-LEAVING = 0.1
+AWAY_SECONDS = 4.0 if REQUESTS <= 5_000 else 60.0
+PATIENCE_SECONDS = 60.0
+# Picopoints a unit: prompt, cached, completion, page, character.
+PRICES = {model: (*prices, 0, 0) for model, prices in CARD.items()} | {
+    PAGES: (0, 0, 0, 1_000_000_000, 0),
+    SPEECH: (0, 0, 0, 0, 35_000),
+    DECISION: (35_000, 35_000, 0, 0, 0),
+}
 
-type Record = tuple[str, str, int, int, int, int, bool, int]
-"""Model, outcome, status, prompt, cached, completion, estimated, charged ppt."""
+type Record = tuple[str, int, tuple[int, ...], bool, int]
+"""Model, status, counts in the order of `PRICES`, estimated, charged ppt."""
 
 
 @pytest.fixture
 def upstream() -> Iterator[OddUpstream]:
-    with odd_upstream(list(CARD)) as made:
+    with odd_upstream(list(PRICES), seed=SEED) as made:
         yield made
 
 
 @pytest.fixture
 def running(tmp_path: Path, upstream: OddUpstream) -> Iterator[Site]:
-    with site(tmp_path, UPSTREAM_URL=upstream.url) as made:
+    # Points are counted, of which there are enough: at the end the counters are the ledger, too.
+    with site(tmp_path, away_seconds=AWAY_SECONDS, UPSTREAM_URL=upstream.url, TEAM_POINTS_LIMIT="10000") as made:
         yield made
 
 
-@pytest.mark.timeout(3_600 if REQUESTS > 2_000 else 300)
+@pytest.mark.timeout(3_600 if REQUESTS > 2_000 else 900)
 def test_every_request_whose_end_was_seen_is_recorded_and_charged_once(running: Site, upstream: OddUpstream) -> None:
     chance = random.Random(SEED)
     seen = asyncio.run(_traffic_under_faults(running, chance))
@@ -59,17 +66,21 @@ def test_every_request_whose_end_was_seen_is_recorded_and_charged_once(running: 
     ended = {one.request_id for one in seen if one.ended}
     begun = {one.request_id for one in seen if one.status == 200}
     refused = Counter(one.status for one in seen if one.status not in (0, 200))
-    print(
-        f"{len(seen)} requests, {len(ended)} ended, {len(begun)} begun, refused {dict(refused)}, {len(records)} records"
-    )
+    paths = Counter(one.path for one in seen if one.ended)
+    print(f"{len(seen)} requests, {len(ended)} ended, {len(begun)} begun, refused {dict(refused)}, {dict(paths)},")
+    print(f"{len(records)} records")
     assert len(seen) >= REQUESTS
     # Faults may cut many requests, but not all that matters may happen to the few that are left.
     assert len(ended) > len(seen) // 2
     assert ended <= records.keys()
     assert begun <= records.keys()
+    # Without the database requests go on.
+    assert running.closures
+    for began, over in running.closures:
+        assert sum(one.ended and began < one.began_at and one.ended_at < over for one in seen) > 0
 
     expected = 0
-    for id, (model, _, status, *counts, estimated, charged) in records.items():
+    for id, (model, status, counts, estimated, charged) in records.items():
         if not 200 <= status < 300:
             assert charged == 0
             continue
@@ -77,9 +88,9 @@ def test_every_request_whose_end_was_seen_is_recorded_and_charged_once(running: 
         # A stream that its client left, or that was cut, before the counts came is estimated too.
         assert estimated or delivered.kind in EXACT
         if not estimated:
-            assert tuple(counts) == delivered[1:], (id, delivered)
-        assert charged == _cost(model, *counts), id
-        expected += _cost(model, *counts) if estimated else _cost(model, *delivered[1:])
+            assert counts == delivered[1:], (id, delivered)
+        assert charged == _cost(model, counts), id
+        expected += _cost(model, counts if estimated else delivered[1:])
     for id in ended:
         assert records[id][-2] == (upstream.delivered[id].kind in ESTIMATED)
     assert int(running.rows("select coalesce(sum(amount_ppt), 0) from billing_charge")[0][0]) == expected
@@ -112,32 +123,26 @@ async def _traffic_under_faults(running: Site, chance: random.Random) -> list[Se
             nonlocal begun
             while begun < REQUESTS or not hurting.done():
                 begun += 1
-                seen.append(await perform(client, _plan(chance), url=chance.choice(running.webs).url))
+                seen.append(await perform(client, wish(chance, list(CARD)), url=chance.choice(running.webs).url))
 
         await asyncio.gather(*(work() for _ in range(AT_ONCE)))
         await hurting
     return seen
 
 
-def _plan(chance: random.Random) -> Plan:
-    kind = chance.choice(EXACT + ESTIMATED)
-    prompt = chance.randint(1, 4_000)
-    cached = prompt + 50 if kind == "more cached than prompt" else chance.randint(0, prompt)
-    asked = {"kind": kind, "prompt": prompt, "cached": cached, "completion": chance.randint(4, 2_000)}
-    leaves = chance.random() < LEAVING
-    stream = leaves or chance.random() < 0.6
-    return Plan(chance.choice(list(CARD)), json.dumps(asked), stream, chance.randint(1, 4) if leaves else None)
-
-
 def _records(running: Site) -> dict[str, Record]:
     rows = running.rows(
-        "select r.id, r.model, r.outcome, r.status, r.prompt_tokens, r.cached_tokens, r.completion_tokens, r.estimated,"
-        " coalesce((select sum(amount_ppt) from billing_charge c where c.record_id = r.id), 0)"
+        "select r.id, r.model, r.status, r.estimated,"
+        " coalesce((select sum(amount_ppt) from billing_charge c where c.record_id = r.id), 0),"
+        " r.prompt_tokens, r.cached_tokens, r.completion_tokens, r.pages, r.characters"
         " from billing_usagerecord r"
     )
-    return {id.hex: (*rest, int(charged)) for id, *rest, charged in rows}
+    return {
+        id.hex: (model, status, tuple(counts), estimated, int(charged))
+        for id, model, status, estimated, charged, *counts in rows
+    }
 
 
-def _cost(model: str, prompt: int, cached: int, completion: int) -> int:
-    input_ppt, cached_ppt, output_ppt = CARD[model]
-    return (prompt - cached) * input_ppt + cached * cached_ppt + completion * output_ppt
+def _cost(model: str, counts: tuple[int, ...]) -> int:
+    prompt, cached, *others = counts
+    return sum(units * price for units, price in zip((prompt - cached, cached, *others), PRICES[model], strict=True))
