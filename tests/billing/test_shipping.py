@@ -14,7 +14,7 @@ import orjson
 import pytest
 from django.db import DatabaseError, connection
 
-from billing.journal import Journal, Line, adopting
+from billing.journal import Journal, adopting
 from billing.models import UsageRecord
 from billing.shipping import Shipper, adopt, ship
 from tests.services import wait_until
