@@ -88,7 +88,7 @@ SAMPLES: dict[Endpoint, dict[str, Any]] = {
 
 def curl(*, path: str, body: dict[str, Any], site_url: str, options: list[str] | None = None) -> str:
     payload = json.dumps(body, ensure_ascii=False, indent=2).replace("'", "'\\''")
-    payload = PICTURE_IN_JSON.sub(r"""\"data:\1;base64,'"$(base64 -w0 \2)"'\"""", payload)
+    payload = PICTURE_IN_JSON.sub(_shell_picture, payload)
     lines = [
         f"curl {'-N ' if body.get('stream') else ''}{site_url}{path}",
         f'-H "Authorization: Bearer ${KEY_VARIABLE}"',
@@ -97,6 +97,11 @@ def curl(*, path: str, body: dict[str, Any], site_url: str, options: list[str] |
         f"-d '{payload}'",
     ]
     return " \\\n  ".join(lines) + "\n"
+
+
+def _shell_picture(mark: re.Match[str]) -> str:
+    """Out of the single quotes and in again: the shell puts the file there, with whichever base64 it has."""
+    return f"\"data:{mark[1]};base64,'\"$(base64 < {mark[2]} | tr -d '\\n')\"'\""
 
 
 def python_openai(*, body: dict[str, Any], site_url: str, portable: bool = False) -> str:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import ast
 import json
 import shlex
+import subprocess
+from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.catalog import load
 from playground.code_examples import chat_examples, curl, model_examples, python_openai
+from playground.code_python import picture_mark
 
 BODY: dict[str, Any] = {
     "model": "Gemma-4-31B-IT",
@@ -57,3 +61,15 @@ def test_every_model_has_code_for_its_own_endpoint(model_id: str) -> None:
     assert f"https://tf.example{model.endpoint_path}" in words
     assert json.loads(words[words.index("-d") + 1])["model"] == model_id
     ast.parse(examples[1].source)
+
+
+def test_curl_lets_the_shell_read_a_picture(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(bytes(range(256)))
+    body = {"images": [picture_mark("image/png", "a.png"), "it's"]}
+    command = curl(path="/v1/systemone", body=body, site_url="https://tf.example").replace(
+        "curl ", "printf '%s\\n' ", 1
+    )
+    printed = subprocess.run(["bash", "-ec", command], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert json.loads(printed[printed.index("{") :]) == {
+        "images": [f"data:image/png;base64,{b64encode(bytes(range(256))).decode()}", "it's"]
+    }
