@@ -30,6 +30,13 @@ ENDPOINT_LABELS = {
     Endpoint.SPEECH: _("Speech"),
     Endpoint.SYSTEMONE: _("Decisions"),
 }
+# Where a model is tried, and the icon of that page.
+TRIED_AT = {
+    Endpoint.CHAT: ("playground:chat", "message-square"),
+    Endpoint.OCR: ("playground:documents", "file-text"),
+    Endpoint.SPEECH: ("playground:speech", "audio-lines"),
+    Endpoint.SYSTEMONE: ("playground:decisions", "scale"),
+}
 SYSTEM_LABELS = {
     SystemPlacement.ANYWHERE: _("In any position, more than one allowed"),
     SystemPlacement.EXACTLY_ONE_FIRST: _("Exactly one, and it must come first"),
@@ -78,6 +85,14 @@ class Card:
     @property
     def endpoint_label(self) -> object:
         return ENDPOINT_LABELS[self.model.endpoint]
+
+    @property
+    def tried_at(self) -> str:
+        return TRIED_AT[self.model.endpoint][0]
+
+    @property
+    def icon(self) -> str:
+        return TRIED_AT[self.model.endpoint][1]
 
     @property
     def system_label(self) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from gateway.app import ROUTES
 from tests.documents import data_url, png
 from tests.fake_upstream.replies import MODEL
 from tests.gateway.gateway_process import USER, GatewayProcess
-from tests.installation import Installation
+from tests.installation import ROOT, Installation
 
 IMAGE = {"type": "image_url", "image_url": data_url(png(1, 1), "image/png")}
 BILLABLE: dict[str, dict[str, Any]] = {
@@ -43,6 +44,19 @@ def slow(gateway_installation: Installation) -> Iterator[GatewayProcess]:
 def test_every_route_that_is_posted_to_is_listed_here() -> None:
     posted = {path for path, methods in ROUTES.items() if "POST" in methods}
     assert posted == {*BILLABLE, *FREE}
+
+
+def test_one_function_alone_reaches_model_servers() -> None:
+    """Whatever the endpoint or the page: who passes the relay has passed the admission in the line before."""
+    found = set()
+    for folder in ("gateway", "playground"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for function in ast.walk(ast.parse(path.read_text())):
+                if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                    calls = [ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)]
+                    if any(call.endswith(("relay.accept", "relay.open")) for call in calls):
+                        found.add((f"{folder}/{path.name}", function.name, "self.admission.admit" in calls))
+    assert found == {("gateway/runtime.py", "begin", True)}
 
 
 @pytest.mark.parametrize("path", BILLABLE)

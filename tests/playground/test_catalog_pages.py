@@ -79,3 +79,14 @@ def test_home_says_what_this_is_and_shows_the_call(serve: Serve) -> None:
         assert "TOKEN_FACTORY_KEY" in html
 
     serve(scenario)
+
+
+def test_every_model_that_is_served_is_tried_on_its_own_page(serve: Serve, rates: None) -> None:
+    pages = {"ocr": "ocr/", "speech": "speech/", "systemone": "decisions/", "chat": ""}
+
+    async def scenario(running: Runtime) -> None:
+        for model_id in ("MinerU2.5-Pro", "OmniVoice", "Clef", "Qwen3.8-27B"):
+            shown = (await AsyncClient().get(f"/models/{model_id}")).content.decode()
+            assert f'href="/playground/{pages[load()[model_id].endpoint]}?model={model_id}"' in shown
+
+    serve(scenario)
