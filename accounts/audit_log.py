@@ -52,7 +52,7 @@ VALUES = {
         "openid": _("single sign-on"),
     },
     "reason": {"member removed": _("member removed")},
-    "keys": {"revoke": _("revoked"), "hand_over": _("handed to the team")},
+    "keys": {"revoke": _("all revoked"), "hand_over": _("handed to the team")},
 }
 
 

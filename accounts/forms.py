@@ -344,7 +344,7 @@ def _initial(team: Team) -> dict[str, Any]:
 
 def _limit_help(default: object, *, staff: bool) -> str:
     site = gettext("Empty: the site's limit, %(limit)s. 0: none.") % {"limit": default or gettext("which is none")}
-    widened = gettext("Only the site’s staff can widen it.")
+    widened = gettext("Only the site's staff can widen it.")
     return site if staff else f"{site} {widened}"
 
 

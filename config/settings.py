@@ -284,8 +284,14 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
+    "filters": {"without_tokens": {"()": "config.logs.WithoutTokens"}},
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": "INFO"},
-    "loggers": {"httpx": {"level": "WARNING"}, "uvicorn": {"level": "WARNING"}, "django.request": {"level": "ERROR"}},
+    "loggers": {
+        "httpx": {"level": "WARNING"},
+        "uvicorn": {"level": "WARNING"},
+        "django.request": {"level": "ERROR", "filters": ["without_tokens"]},
+        "django.security.csrf": {"filters": ["without_tokens"]},
+    },
 }

@@ -24,6 +24,12 @@ document.addEventListener("click", (event) => {
 });
 showTheme(root.dataset.theme ?? "auto");
 
+// -- tabs that are wider than the window show the current one ---------------------------------------
+
+for (const tab of document.querySelectorAll(".tabs > [aria-current]")) {
+  tab.scrollIntoView({ block: "nearest", inline: "center" });
+}
+
 // -- menus close on Escape and on a click elsewhere ------------------------------------------------
 
 document.addEventListener("click", (event) => {

@@ -140,6 +140,22 @@ def test_open_invitations_are_bounded(team: Team, owner: User) -> None:
         invite(team=team, email="one.more@example.com", role=Role.VIEWER, invited_by=owner, actor=ACTOR)
 
 
+def test_the_log_of_a_failure_and_of_a_forgery_has_no_token(
+    team: Team, owner: User, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = send(team, owner)
+    forging = Client(enforce_csrf_checks=True)
+    assert forging.post(path).status_code == 403
+    monkeypatch.setattr("accounts.people_views.find_invitation", lambda token: 1 / 0)
+    failing = Client(raise_request_exception=False)
+    assert failing.get(path).status_code == 500
+    assert [record.getMessage() for record in caplog.records if "/invitations/" in record.getMessage()] == [
+        "Forbidden (CSRF cookie not set.): /invitations/…/",
+        "Internal Server Error: /invitations/…/",
+    ]
+    assert token_of(path) not in caplog.text
+
+
 class Unreachable(BaseEmailBackend):
     def send_messages(self, messages: object) -> int:
         raise SMTPException("no such mailbox")

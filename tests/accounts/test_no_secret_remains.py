@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
+import sys
+import threading
+from collections import Counter
 from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
 
 import pytest
 from django.apps import apps
@@ -15,7 +21,12 @@ from django.test import Client
 
 from accounts.keys import issue_key
 from accounts.models import ApiKey, User
+from gateway.credentials import KeyRing
+from gateway.errors import Unauthorized
 from tests.accounts.conftest import PASSWORD, MakePerson, MakeTeam, SignIn
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 SECRET = re.compile(r"rc-[0-9a-f]{48}")
 
@@ -66,3 +77,44 @@ def test_a_wrong_key_is_looked_up_by_its_digest_alone(make_team: MakeTeam) -> No
         (row,) = cursor.fetchall()
     assert len(columns) == len(row)
     assert issued.secret[7:-4] not in repr(row)
+
+
+def steps_with(secret: str) -> Counter[tuple[str, int]]:
+    """The lines of ours that run while this secret is looked up, in whatever thread, and how often each."""
+    ran: Counter[tuple[str, int]] = Counter()
+
+    def trace(frame: FrameType, event: str, argument: object) -> TraceFunction | None:
+        if not frame.f_code.co_filename.endswith(("gateway/credentials.py", "accounts/keys.py", "accounts/models.py")):
+            return None
+        if event == "line":
+            ran[frame.f_code.co_filename, frame.f_lineno] += 1
+        return trace
+
+    async def epoch() -> bytes:
+        return b"epoch"
+
+    before = sys.gettrace()
+    threading.settrace(trace)
+    sys.settrace(trace)
+    try:
+        with pytest.raises(Unauthorized):
+            asyncio.run(KeyRing(epoch).authenticate(secret))
+    finally:
+        sys.settrace(before)
+        threading.settrace(before)
+    return ran
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_wrong_key_takes_the_same_steps_however_much_of_it_is_right(make_team: MakeTeam) -> None:
+    """What is compared is one SHA-256 with another: nothing looks at how far two secrets agree."""
+    right = issue_key(team=make_team(), created_by=None, name="batch").secret
+    other = {digit: "1" if digit == "0" else "0" for digit in "0123456789abcdef"}
+    wrong = [
+        "rc-" + "".join(other[digit] for digit in right[3:]),
+        *(right[:at] + other[right[at]] + right[at + 1 :] for at in (3, 12, 27, 50)),
+        right[:27] + "".join(other[digit] for digit in right[27:]),
+    ]
+    first, *others = [steps_with(secret) for secret in wrong]
+    assert sum(first.values()) > 10
+    assert all(steps == first for steps in others)

@@ -96,7 +96,7 @@ def test_an_authenticator_app_and_a_recovery_code_sign_in(open_page: Open, perso
         sign_in(page, person)
         page.wait_for_url("**/accounts/2fa/authenticate/**")
         page.locator("#id_code").fill(code)
-        page.get_by_role("button", name="Sign In", exact=True).click()
+        page.get_by_role("button", name="Sign in", exact=True).click()
         page.wait_for_load_state()
         page.wait_for_url(expected)
     assert page.get_by_text("Incorrect code").is_visible()

@@ -39,7 +39,7 @@ def grown(text: str, cuts: list[int]) -> str:
     return "".join(blocks) + renderer.finish()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(document_and_cuts())
 @example(("p\na | b\n--|--x", [0, 13, 14]))
 @example(("- a\n---\n-- x", [0, 6, 12]))
