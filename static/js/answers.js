@@ -1,5 +1,5 @@
 /** A growing answer: its thinking, its end, and a stream that broke. */
-import { refresh } from "./composer.js";
+import { isGrowing, refresh } from "./composer.js";
 
 const texts = document.getElementById("chat-texts").dataset;
 
@@ -47,5 +47,5 @@ document.addEventListener("click", (event) => {
   const details = event.target.closest(".thinking > summary")?.parentElement;
   if (details) localStorage.setItem(THINKING, details.open ? "no" : "yes");
 });
-document.addEventListener("htmx:load", openAsPreferred);
+document.addEventListener("htmx:load", (event) => isGrowing(event) || openAsPreferred());
 openAsPreferred();

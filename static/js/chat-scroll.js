@@ -50,5 +50,5 @@ document.addEventListener("htmx:beforeSwap", (event) => {
     if (scroller.scrollTop === scrollTop) scroller.scrollTop += scroller.scrollHeight - scrollHeight;
   });
 });
-document.addEventListener("htmx:afterSettle", watch);
+document.addEventListener("htmx:afterSettle", (event) => event.target.closest?.(".answer") || watch());
 watch();

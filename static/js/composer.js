@@ -115,8 +115,12 @@ form.addEventListener("htmx:afterRequest", (event) => {
   refresh();
 });
 
-document.addEventListener("htmx:afterSettle", refresh);
-document.addEventListener("htmx:load", refresh);
+/** A piece of an answer that grows: it comes ten times a second, and nothing else of the page changes with it. */
+export const isGrowing = (event) => Boolean(event.target.closest?.(".turn[data-streaming] :is(.answer, .calls)"));
+
+for (const name of ["htmx:afterSettle", "htmx:load"]) {
+  document.addEventListener(name, (event) => isGrowing(event) || refresh());
+}
 
 export function begin() {
   const kept = localStorage.getItem(draftKey());

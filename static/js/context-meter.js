@@ -1,5 +1,7 @@
 /** How much of the model's window is used: what the last answer counted, and an estimate of what came since. */
 
+import { isGrowing } from "./composer.js";
+
 const meter = document.getElementById("context-meter");
 const box = document.getElementById("id_message");
 const PICTURE_TOKENS = 300;
@@ -50,6 +52,6 @@ function soon() {
 
 if (meter) {
   document.addEventListener("tf:composed", soon);
-  document.addEventListener("htmx:afterSettle", soon);
+  document.addEventListener("htmx:afterSettle", (event) => isGrowing(event) || soon());
   show();
 }

@@ -1,4 +1,5 @@
 /** The list of conversations: each row's actions, and what was deleted can be had back. */
+import { isGrowing } from "./composer.js";
 import { toast } from "./toast.js";
 
 const texts = document.getElementById("chat-texts").dataset;
@@ -23,7 +24,7 @@ function equip(row) {
 const equipCurrent = () => equip(list.querySelector(".chat-list-row[data-current]"));
 list.addEventListener("pointerover", (event) => equip(event.target.closest(".chat-list-row")));
 list.addEventListener("focusin", (event) => equip(event.target.closest(".chat-list-row")));
-document.addEventListener("htmx:afterSettle", equipCurrent);
+document.addEventListener("htmx:afterSettle", (event) => isGrowing(event) || equipCurrent());
 equipCurrent();
 
 list.addEventListener("click", (event) => {

@@ -1,6 +1,6 @@
 /** The turns: alternatives keep their place on the screen, questions scroll to their answers, editing. */
 import { keepPlace, toEnd, toTop } from "./chat-scroll.js";
-import { refresh } from "./composer.js";
+import { isGrowing, refresh } from "./composer.js";
 
 const turns = document.getElementById("turns");
 
@@ -61,7 +61,8 @@ document.addEventListener("htmx:beforeRequest", (event) => {
 
 // -- editing -----------------------------------------------------------------------------------------
 
-document.addEventListener("htmx:afterSettle", () => {
+document.addEventListener("htmx:afterSettle", (event) => {
+  if (isGrowing(event)) return;
   const text = document.querySelector("[data-edit-text]:not([data-ready])");
   if (!text) return;
   text.dataset.ready = "";

