@@ -7,7 +7,7 @@ import re
 import tomllib
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -34,6 +34,15 @@ class _History(NamedTuple):
     moments: list[datetime]
     rates: list[dict[str, Decimal]]
     prices: list[dict[str, int]]
+
+
+_NO_HISTORY = _History([], [], [])
+
+
+def format_rate(rate: Decimal) -> str:
+    """As it was entered, without exponent or idle zeros."""
+    text = f"{rate:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 class Stretch(NamedTuple):
@@ -67,6 +76,11 @@ class RateCard:
         """Meter → rate as it was entered: points per million units, per page for pages."""
         history, index = self._find(model, at)
         return history.rates[index] if history else {}
+
+    def changes(self, model: str) -> Sequence[tuple[datetime, Mapping[str, Decimal]]]:
+        """Each moment at which a rate of the model changes, the latest first, and the rates from then on."""
+        history = self._histories.get(model, _NO_HISTORY)
+        return [*zip(history.moments, history.rates, strict=True)][::-1]
 
     def stretches(self) -> Iterator[Stretch]:
         """The whole card in pieces that do not overlap."""

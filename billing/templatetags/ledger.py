@@ -6,10 +6,13 @@ import asyncio
 from typing import Any
 
 from django import template
+from django.utils import timezone
 from django.utils.formats import number_format
 
+from billing.models import Meter, Rate
 from billing.pricing import format_points
 from billing.quota_notices import cached_status, known_status
+from billing.rates import RateCard, format_rate
 
 register = template.Library()
 
@@ -23,7 +26,25 @@ def points(amount_ppt: int) -> str:
 @register.filter
 def percent(share: float | None) -> str:
     """A share of 1 as a percentage with one decimal; a dash without one."""
-    return "–" if share is None else f"{number_format(share * 100, 1)} %"
+    return "–" if share is None else f"{number_format(round(share * 100, 1), 1)} %"
+
+
+@register.inclusion_tag("billing/rate_history.html")
+def rate_history(model: str) -> dict[str, Any]:
+    """Every change of a model's rates, past and to come; nothing where there is only the first."""
+    rows = Rate.objects.filter(model=model).values_list("model", "meter", "rate", "effective_from")
+    changes, now = RateCard(rows).changes(model), timezone.now()
+    meters = [meter for meter in Meter if any(meter in rates for _, rates in changes)]
+    return {
+        "meters": meters,
+        "changes": [
+            (moment, [format_rate(rates[meter]) if meter in rates else "–" for meter in meters])
+            for moment, rates in changes
+            if len(changes) > 1
+        ],
+        "current": next((moment for moment, _ in changes if moment <= now), None),
+        "now": now,
+    }
 
 
 @register.inclusion_tag("billing/quota_banner.html", takes_context=True)
