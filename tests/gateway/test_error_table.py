@@ -32,7 +32,7 @@ Journal.start = full
 parse = gateway.schema.parse_chat_request
 def parse_or_break(document, **rest):
     if document["model"] == "breaks":
-        raise ZeroDivisionError("rc-" + "f" * 48)
+        raise ZeroDivisionError("what nobody outside needs to know")
     return parse(document, **rest)
 import gateway.runtime
 gateway.runtime.parse_chat_request = parse_or_break

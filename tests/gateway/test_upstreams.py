@@ -114,6 +114,7 @@ PLAIN = NAMED + 'base_url = "http://a/v1"\n'
         (PLAIN + 'kind = "ollama"', "upstream 1: kind must be one of openai, vllm, sglang, demo, mineru, not 'ollama'"),
         (PLAIN + "max_concurrency = true", "upstream 1: max_concurrency must be int"),
         (PLAIN + 'max_concurrency = "3"', "upstream 1: max_concurrency must be int"),
+        (PLAIN + "max_concurrency = -1", "upstream 1: max_concurrency must be at least 0, which is no limit"),
         (PLAIN + 'models = "m"', "upstream 1: models must be list"),
         (PLAIN + "models = [3]", "upstream 1: a model is"),
         (PLAIN + 'models = [{ served_as = "x" }]', "upstream 1: a model is"),
