@@ -63,7 +63,6 @@ INSTALLED_APPS = [
     "allauth.socialaccount.providers.openid_connect",
     "allauth.usersessions",
     "django_htmx",
-    "lucide",
     "config.apps.ConfigConfig",
     "accounts",
     "billing",
