@@ -11,9 +11,10 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
+from threading import Thread
 
 import httpx
 import pytest
@@ -174,6 +175,46 @@ def test_while_no_web_process_runs_programs_are_told_in_json(tmp_path: Path) -> 
 
 
 # -- replacing the processes ---------------------------------------------------------------------
+
+
+def test_a_call_whose_process_goes_away_before_it_answers_is_answered_by_another(
+    webs: list[WebProcess], demo_installation: Installation, tmp_path: Path
+) -> None:
+    with (
+        _leaving_process() as (leaving_port, requests),
+        nginx(tmp_path, web_ports=[leaving_port, webs[0].port]) as running,
+        running.client(secret=demo_installation.secret) as client,
+    ):
+        statuses = {client.post(CHAT, json=chat("Hello [[tokens=3]]")).status_code for _ in range(4)}
+        calls = len(requests)
+        forms = Counter(client.post("/accounts/login/").status_code for _ in range(4))
+    assert statuses == {200}
+    assert calls > 0
+    # A form may have done its work before its process went: nobody sends it twice.
+    assert forms[502] == len(requests) - calls > 0
+
+
+@contextmanager
+def _leaving_process() -> Iterator[tuple[int, list[bytes]]]:
+    """A port where requests are taken and never answered; and the requests so far."""
+    requests: list[bytes] = []
+
+    def take() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            with connection:
+                requests.append(connection.recv(65_536))
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = Thread(target=take)
+        thread.start()
+        yield listening.getsockname()[1], requests
+        # Closing alone does not wake up who accepts.
+        listening.shutdown(socket.SHUT_RDWR)
+    thread.join()
 
 
 def test_no_request_is_lost_while_the_web_processes_are_replaced_one_by_one(
