@@ -42,6 +42,21 @@ def test_a_closed_site_takes_nobody_in(client: Client, db: None, settings: LazyS
     assert b"/accounts/signup/" not in client.get("/accounts/login/").content
 
 
+def test_where_addresses_must_be_confirmed_the_mail_comes_before_the_sign_in(
+    client: Client, db: None, settings: LazySettings
+) -> None:
+    settings.ACCOUNT_EMAIL_VERIFICATION = "mandatory"
+    form = {"email": "mei@example.com", "password1": PASSWORD, "password2": PASSWORD}
+    assert client.post("/accounts/signup/", form)["Location"] == "/accounts/confirm-email/"
+    credentials = {"login": "mei@example.com", "password": PASSWORD}
+    assert client.post("/accounts/login/", credentials)["Location"] == "/accounts/confirm-email/"
+    assert client.get("/keys/").status_code == 302
+    (link,) = set(re.findall(r"http://testserver(/accounts/confirm-email/\S+)", str(mail.outbox[0].body)))
+    client.post(link)
+    client.post("/accounts/login/", credentials)
+    assert client.get("/keys/").status_code == 200
+
+
 def test_signing_out_and_in_again(client: Client, db: None) -> None:
     sign_up(client, "mei@example.com")
     assert client.post("/accounts/logout/").status_code == 302
