@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from django.utils import timezone
 
+from accounts.rights import Right, may
 from billing.models import Meter
 from billing.pricing import format_points
 from billing.rates import prices_at
@@ -29,6 +30,9 @@ class Offer:
 
 
 def offers_of(request: PersonRequest, endpoint: Endpoint) -> list[Offer]:
+    """None to a viewer, who uses no models."""
+    if not may(request.membership, Right.USE_MODELS):
+        return []
     served = [model for model in runtime().models_for(caller_of(request)) if model.endpoint is endpoint]
     now = timezone.now()
     return [Offer(model, prices_at(model.id, now).get(UNITS[endpoint])) for model in served]

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 from django.urls import reverse
 
-from accounts.models import Team, User
+from accounts.models import Membership, Role, Team, User
 from billing.models import UsageRecord
 from gateway.runtime import Runtime
 from playground import own_tasks
@@ -47,5 +47,18 @@ def test_without_points_no_page_reaches_a_model(serve_told: Serve, person: User,
         assert not await UsageRecord.objects.aexists()
         assert not await Speech.objects.aexists()
         assert not await Decision.objects.aexists()
+
+    serve_told(scenario)
+
+
+def test_a_viewer_is_told_why_there_is_nothing_to_do(serve_told: Serve, person: User, team: Team) -> None:
+    async def scenario(running: Runtime) -> None:
+        await Membership.objects.filter(user=person).aupdate(role=Role.VIEWER)
+        client = await htmx_client(person)
+        for name in ("documents", "speech", "decisions"):
+            shown = (await client.get(reverse(f"playground:{name}"), headers={"HX-Request": ""})).content.decode()
+            assert "You are a viewer in this team" in shown, name
+            assert not any(f'id="{button}"' in shown for button in ("read", "speak-button", "decide-button")), name
+        assert (await client.post(reverse("playground:speak"), {"text": "Hello"})).status_code == 403
 
     serve_told(scenario)
