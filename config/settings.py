@@ -219,6 +219,9 @@ RATE_LIMIT_KEY_RPM = env.integer(
     "RATE_LIMIT_KEY_RPM", 30, help="Requests a minute per key, where the key has no limit of its own."
 )
 RATE_LIMIT_IP_RPM = env.integer("RATE_LIMIT_IP_RPM", 120, help="Requests a minute per client address.")
+RATE_LIMIT_WRONG_KEY_RPM = env.integer(
+    "RATE_LIMIT_WRONG_KEY_RPM", 60, help="Unknown API keys a minute per client address and web process."
+)
 RATE_LIMIT_TEAM_RPM = env.integer(
     "RATE_LIMIT_TEAM_RPM", 0, help="Requests a minute per team, where the team has no limit of its own."
 )

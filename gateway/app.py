@@ -85,7 +85,7 @@ class Request:
     async def caller(self) -> Caller:
         credential = presented(self.headers, session_cookie=SESSION_COOKIE)
         if credential.secret is not None:
-            self.who = await self.runtime.keys.authenticate(credential.secret)
+            self.who = await self.runtime.keys.authenticate(credential.secret, address=self.address)
         elif credential.has_session:
             self.who = await authenticate_session(self.scope)
         else:

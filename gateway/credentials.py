@@ -21,6 +21,7 @@ from billing.models import Source
 from gateway.allowances import caller_of_key, caller_of_person
 from gateway.caller import Caller
 from gateway.errors import Forbidden, Unauthorized, UpstreamSaturated
+from gateway.wrong_keys import WrongKeys
 
 MAX_CACHED_KEYS = 200_000
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -63,12 +64,14 @@ def presented(headers: Mapping[bytes, bytes], *, session_cookie: bytes) -> Prese
 class KeyRing:
     """Keys by the digest of their secret."""
 
-    def __init__(self, epoch: Epoch) -> None:
+    def __init__(self, epoch: Epoch, *, wrong_rpm: int = 0) -> None:
+        """`wrong_rpm`: unknown keys a minute that an address may send; 0 is no limit."""
         self._epoch = epoch
+        self._wrong = WrongKeys(wrong_rpm)
         self._known: dict[bytes, KnownKey] = {}
 
-    async def authenticate(self, secret: str) -> Caller:
-        """Raises Unauthorized for anything but a usable key."""
+    async def authenticate(self, secret: str, *, address: str = "") -> Caller:
+        """Raises Unauthorized for anything but a usable key, RateLimited where too many came from the address."""
         if not SECRET_PATTERN.fullmatch(secret):
             raise Unauthorized(BAD_KEY)
         digest = hashlib.sha256(secret.encode("ascii")).digest()
@@ -76,11 +79,13 @@ class KeyRing:
         known = self._known.get(digest)
         if known and epoch is not None and known.good(epoch):
             return known.caller
+        self._wrong.try_from(address)
         # The epoch was read before the row: a change in between makes the entry stale at once.
         loaded = await _look_up(digest.hex(), epoch or b"")
         if loaded is None:
             self._known.pop(digest, None)
             raise Unauthorized(BAD_KEY)
+        self._wrong.was_right(address)
         if epoch is not None:
             while len(self._known) >= MAX_CACHED_KEYS:
                 del self._known[next(iter(self._known))]

@@ -45,6 +45,7 @@ class RuntimeSettings:
     dedicated_allow: tuple[Network, ...] = ()
     trusted_proxies: tuple[Network, ...] = ()
     log_requests: bool = True
+    wrong_key_rpm: int = 0
 
     @classmethod
     def from_django(cls) -> RuntimeSettings:
@@ -75,6 +76,7 @@ class RuntimeSettings:
             dedicated_allow=settings.DEDICATED_ALLOW,
             trusted_proxies=settings.TRUSTED_PROXIES,
             log_requests=settings.LOG_REQUESTS,
+            wrong_key_rpm=settings.RATE_LIMIT_WRONG_KEY_RPM,
         )
 
 
@@ -90,7 +92,7 @@ class Runtime:
         self.upstreams = Upstreams(config.upstreams, catalog=config.catalog, transport=self.transport)
         self.relay = Relay(upstreams=self.upstreams, transport=self.transport, log=self.journal, settings=config.relay)
         self.epoch = epoch_reader(config.redis_url)
-        self.keys = KeyRing(self.epoch.read)
+        self.keys = KeyRing(self.epoch.read, wrong_rpm=config.wrong_key_rpm)
         self.spaces = Spaces(
             epoch=self.epoch.read,
             transport=GuardedTransport(allowed=config.dedicated_allow),

@@ -194,12 +194,15 @@ def installation(folder: Path, **environment: str) -> Iterator[Installation]:
     finally:
         made.stop()
     secrecy.check_folder(folder)
+    secrecy.check_sessions(row[0] for row in made.query("SELECT session_data FROM django_session"))
 
 
 # Tests make more requests than a person may; those of the limits set them.
 NO_LIMITS = {
     "RATE_LIMIT_KEY_RPM": "0",
     "RATE_LIMIT_IP_RPM": "0",
+    "RATE_LIMIT_WRONG_KEY_RPM": "0",
+    "RATE_LIMIT_WRONG_KEY_RPM": "0",
     "RATE_LIMIT_KEY_CONCURRENCY": "0",
     "TEAM_POINTS_LIMIT": "0",
 }
