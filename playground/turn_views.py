@@ -62,7 +62,8 @@ def _end(request: PersonRequest, turn_id: int, *, compares: bool) -> dict[str, s
         return {"calls": "", "foot": ""}
     context = {"conversation": turn.conversation, "shown": shown_one(turn), "compares": compares}
     parts = ("answer", "calls", "foot") if turn.is_json and turn.content else ("calls", "foot")
-    return {part: render_to_string(f"playground/{part}.html", context, request) for part in parts}
+    # An element that is to be empty has no white space either.
+    return {part: render_to_string(f"playground/{part}.html", context, request).strip() for part in parts}
 
 
 @team_required

@@ -9,6 +9,8 @@ document.addEventListener("htmx:sseMessage", (event) => {
     const details = event.target.closest(".thinking");
     if (details) delete details.dataset.unbegun;
   }
+  const answer = event.target.closest("[data-streaming]:not([data-begun])");
+  if (answer && event.detail.data) answer.dataset.begun = "";
   if (name.startsWith("foot-")) finish(event.target.closest("[data-streaming]"));
 });
 
