@@ -11,7 +11,14 @@ import pytest
 from tests.installation import PRODUCT_VARIABLES, ROOT
 from tests.services import postgresql_server
 
-SUITES = ["test_bulk.py", "test_rating.py", "test_quota.py", "test_reports.py", "test_ledger_commands.py"]
+SUITES = [
+    "test_bulk.py",
+    "test_rating.py",
+    "test_quota.py",
+    "test_reports.py",
+    "test_ledger_commands.py",
+    "test_counters.py",
+]
 
 
 def test_the_ledger_on_postgresql() -> None:
