@@ -192,6 +192,26 @@ def test_a_comparison_streams_every_answer_in_one_connection(serve: Serve, perso
     serve(scenario)
 
 
+def test_a_reader_who_leaves_a_comparison_leaves_it_going_on(serve_slowly: Serve, person: User) -> None:
+    async def scenario(running: Runtime) -> None:
+        client = await browser(person)
+        await client.post(reverse("playground:compare"), COMPARED | {"message": "Explain dunes. [[tokens=30]]"})
+        answers = [turn async for turn in Turn.objects.filter(role=Turn.Role.ASSISTANT)]
+        url = reverse("playground:compare_stream", args=[answers[0].conversation_id])
+        for _ in range(2):
+            stream = cast(StreamingHttpResponse, await client.get(url))
+            parts = aiter(stream)
+            assert await anext(parts)
+            await parts.aclose()  # type: ignore[attr-defined]
+            stream.close()
+        for answer in answers:
+            await events_of(client, answer)
+            await answer.arefresh_from_db()
+            assert answer.state == Turn.State.DONE
+
+    serve_slowly(scenario)
+
+
 def test_a_chat_goes_on_with_the_answer_one_likes(serve: Serve, person: User) -> None:
     async def scenario(running: Runtime) -> None:
         client = await browser(person)
