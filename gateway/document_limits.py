@@ -13,7 +13,10 @@ import zlib
 
 # Larger ones are refused by the usual picture libraries of model servers, too.
 MAX_PIXELS = 150_000_000
-MAX_STREAM_BYTES = 3 * MAX_PIXELS
+# A picture's stream may hold four colours of 16 bits each; any other stream, text and lines and fonts, so much.
+BYTES_PER_PIXEL = 8
+MAX_PLAIN_STREAM_BYTES = 128 * 1024 * 1024
+SLACK_BYTES = 1024 * 1024
 MAX_UNPACKED_BYTES = 2 * 1024 * 1024 * 1024
 MAX_PAGES = 1_000
 # The codes of refusals.
@@ -32,8 +35,9 @@ class Unfit(Exception):
 
 _STREAM = re.compile(rb"(?<!end)stream[ \t]*\r?\n?")
 _DICTIONARY_BYTES = 2_048
-_WIDTH = re.compile(rb"/Width\s+(\d{1,10})\b")
-_HEIGHT = re.compile(rb"/Height\s+(\d{1,10})\b")
+# A number that stands there, not one that stands in another object ("12 0 R").
+_WIDTH = re.compile(rb"/Width\s+(\d{1,10})\b(?!\s+\d+\s+R\b)")
+_HEIGHT = re.compile(rb"/Height\s+(\d{1,10})\b(?!\s+\d+\s+R\b)")
 # What one step may come to: 16 KiB of Flate are at most 17 MiB.
 _STEP_BYTES = 16_384
 _MAX_LAYERS = 3
@@ -54,10 +58,16 @@ def check_streams(pdf: bytes) -> None:
     left = MAX_UNPACKED_BYTES
     for found in _STREAM.finditer(pdf):
         dictionary = pdf[max(0, found.start() - _DICTIONARY_BYTES) : found.start()].rpartition(b"obj")[2]
-        width, height = _WIDTH.search(dictionary), _HEIGHT.search(dictionary)
-        if width and height:
-            _check_pixels(int(width[1]), int(height[1]))
-        left -= _Inflating(limit=min(left, MAX_STREAM_BYTES)).bytes_of(pdf, found.end())
+        left -= _Inflating(limit=min(left, _allowed_bytes(dictionary))).bytes_of(pdf, found.end())
+
+
+def _allowed_bytes(dictionary: bytes) -> int:
+    """What a stream may come to; of a picture, by the size it states."""
+    width, height = _WIDTH.search(dictionary), _HEIGHT.search(dictionary)
+    if not width or not height:
+        return MAX_PLAIN_STREAM_BYTES
+    _check_pixels(int(width[1]), int(height[1]))
+    return int(width[1]) * int(height[1]) * BYTES_PER_PIXEL + SLACK_BYTES
 
 
 def _check_pixels(width: int, height: int) -> None:

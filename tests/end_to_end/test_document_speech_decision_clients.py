@@ -138,7 +138,7 @@ UNREADABLE: dict[str, tuple[bytes, dict[str, Any], str, str | None]] = {
     "no PDF": (b"Dear all", {}, "document.document_url", "document_unreadable"),
     "no such page": (THREE_PAGES, {"pages": [7]}, "pages", None),
     "bursting": (
-        with_stream(THREE_PAGES, zlib.compress(zlib.compress(bytes(500_000_000)))),
+        with_stream(THREE_PAGES, zlib.compress(bytes(9_500_000)), b"/Width 1000 /Height 1000"),
         {},
         "document.document_url",
         "document_too_large",

@@ -77,7 +77,7 @@ def flate(size: int, *, times: int = 1) -> bytes:
 
 @pytest.fixture
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(document_limits, "MAX_STREAM_BYTES", 3_000_000)
+    monkeypatch.setattr(document_limits, "MAX_PLAIN_STREAM_BYTES", 3_000_000)
     monkeypatch.setattr(document_limits, "MAX_UNPACKED_BYTES", 5_000_000)
 
 
@@ -127,3 +127,12 @@ def test_a_picture_in_a_pdf_may_not_be_larger_than_one_alone() -> None:
     check_streams(with_stream(pdf("One"), b"x", b"/Width 12000 /Height 12000"))
     with pytest.raises(Unfit, match=r"13,000 × 12,000 pixels"):
         check_streams(with_stream(pdf("One"), b"x", b"/Subtype /Image /Height 12000\n/Width 13000"))
+
+
+def test_a_picture_in_a_pdf_unpacks_to_what_it_says_it_is_and_no_more() -> None:
+    size = b"/Width 1000 /Height 1000"
+    check_streams(with_stream(pdf("One"), flate(8_000_000), size))
+    with pytest.raises(Unfit, match="unpacks to more"):
+        check_streams(with_stream(pdf("One"), flate(9_500_000), size))
+    # Where the size stands elsewhere in the file, the picture is as any stream.
+    check_streams(with_stream(pdf("One"), flate(9_500_000), b"/Width 10 0 R /Height 11 0 R"))
