@@ -282,6 +282,8 @@ STATIC_URL = "static/"
 SERVESTATIC_USE_FINDERS = True
 SERVESTATIC_AUTOREFRESH = False
 STATICFILES_DIRS = [BASE_DIR / "static"]
+# The form of a decision: 64 questions of 255 options, each with its meaning.
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 40_000
 
 LOGGING = {
     "version": 1,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import FilePayload, Page, expect
 
 from tests.browser.conftest import Open
 from tests.browser.keyboard import PATIENCE_MS, Keyboard, expect_accessible
@@ -106,7 +106,7 @@ def test_reading_is_watched_and_stopped(open_page: Open) -> None:
     page = open_page("/playground/ocr/", owner=True)
     page.set_default_timeout(PATIENCE_MS)
     long = pdf(*[f"Sheet {number}\nText of it." for number in range(1, 61)])
-    page.set_input_files("#file", files=[{"name": "long.pdf", "mimeType": "application/pdf", "buffer": long}])
+    page.set_input_files("#file", FilePayload(name="long.pdf", mimeType="application/pdf", buffer=long))
     page.locator("#read").press("Enter")
     page.wait_for_url(re.compile(r"/playground/ocr/[0-9a-f-]{36}/$"))
     page.locator("#progress button", has_text="Stop").press("Enter")
@@ -197,7 +197,7 @@ def test_questions_are_built_and_answered(open_page: Open, variant: dict[str, An
     expect_accessible(page)
     walk_code(keys, "/v1/systemone")
 
-    page.set_input_files("#images", files=[{"name": "a.png", "mimeType": "image/png", "buffer": png(40, 30)}])
+    page.set_input_files("#images", FilePayload(name="a.png", mimeType="image/png", buffer=png(40, 30)))
     expect(page.locator("#thumbs img")).to_be_visible()
     keys.go("#decide-button")
     keys.press("Control+Enter")
