@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError, close_old_connections
@@ -25,7 +26,8 @@ from billing.rates import RateCard
 from gateway.call import Call, new_request_id
 from gateway.caller import Allowance, Caller
 from gateway.errors import Forbidden, RateLimited
-from gateway.gates import Budget, Counters, Gates, Passage, Refusal, Slot, Window
+from gateway.gates import Budget, Counters, Gates, Missing, Passage, Refusal, Slot, Window
+from gateway.ledger_metrics import COMPARISONS
 from gateway.metrics import count_call, count_refusal
 
 log = logging.getLogger("gateway")
@@ -119,6 +121,21 @@ class Ticket(NamedTuple):
         return headers
 
 
+class _Known(NamedTuple):
+    """A budget that this process has counted: its period's end, and somebody whose terms it is of."""
+
+    ends_at: float
+    caller: Caller
+
+    @property
+    def terms(self) -> tuple[str, ZoneInfo]:
+        return _terms(self.caller)
+
+
+def _terms(caller: Caller) -> tuple[str, ZoneInfo]:
+    return caller.allowance.period, caller.allowance.zone
+
+
 class Admission:
     """The one way in for every call that uses a model, whatever the endpoint or the page it comes from."""
 
@@ -130,7 +147,10 @@ class Admission:
         self._priced_at = 0
         # The gates of a caller hardly ever change; a caller that was loaded anew is another object.
         self._gates: dict[tuple[int, str, str, int], tuple[Caller, Gates]] = {}
-        self._known: dict[str, tuple[Budget, Caller]] = {}
+        self._known: dict[str, _Known] = {}
+        # Period's end and points used, as the ledger last said.
+        self._last: dict[str, tuple[float, int]] = {}
+        self._reading: dict[str, asyncio.Future[tuple[float, int]]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -159,6 +179,11 @@ class Admission:
                 gates = Gates(gates.windows, gates.slots, await self._budgets(caller, ask, prices, now))
         call_id = new_request_id()
         result = await self.counters.enter(call_id, gates, now=now)
+        while isinstance(result, Missing):
+            # The counters were lost, or this process begins to count alone: the ledger says what was used.
+            self._known.pop(result.name, None)
+            gates = Gates(gates.windows, gates.slots, await self._budgets(caller, ask, prices, now))
+            result = await self.counters.enter(call_id, gates, now=now)
         if isinstance(result, Refusal):
             count_refusal(result.gate.code)
             raise refused(result)
@@ -223,27 +248,40 @@ class Admission:
         budgets = []
         if allowance.team_points_ppt:
             name = f"points:team:{caller.team_id}"
-            known = await self._known_budget(name, caller, None, now)
-            budgets.append(Budget(name, allowance.team_points_ppt, reserve_ppt, known.ends_at, known.used_ppt))
+            ends_at, used_ppt = await self._period_of(name, caller, None, now)
+            budgets.append(Budget(name, allowance.team_points_ppt, reserve_ppt, ends_at, used_ppt))
         if allowance.key_points_ppt and caller.key_id:
             name = f"points:key:{caller.key_id}"
-            known = await self._known_budget(name, caller, caller.key_id, now)
-            budgets.append(Budget(name, allowance.key_points_ppt, reserve_ppt, known.ends_at, known.used_ppt))
+            ends_at, used_ppt = await self._period_of(name, caller, caller.key_id, now)
+            budgets.append(Budget(name, allowance.key_points_ppt, reserve_ppt, ends_at, used_ppt))
         return tuple(budgets)
 
-    async def _known_budget(self, name: str, caller: Caller, key_id: int | None, now: float) -> Budget:
-        """The running period of a budget, from the ledger when this process first needs it."""
-        entry = self._known.get(name)
-        if (
-            entry
-            and entry[0].ends_at > now
-            and (entry[1] is caller or entry[1].allowance.period == caller.allowance.period)
-        ):
-            return entry[0]
-        period, used = await _in_thread(_read_period, caller, key_id, self.card, now)
-        budget = Budget(name, 0, 0, period.end.timestamp(), used)
-        self._known[name] = (budget, caller)
-        return budget
+    async def _period_of(self, name: str, caller: Caller, key_id: int | None, now: float) -> tuple[float, int | None]:
+        """When the running period of a budget ends; what was used in it where the ledger has just been asked."""
+        known = self._known.get(name)
+        if known and known.ends_at > now and (known.caller is caller or known.terms == _terms(caller)):
+            return known.ends_at, None
+        reading = self._reading.get(name)
+        if reading is None:
+            # Calls that come together need one look at the ledger.
+            reading = asyncio.ensure_future(self._read(name, caller, key_id, now))
+            self._reading[name] = reading
+            reading.add_done_callback(lambda _: self._reading.pop(name, None))
+        return await asyncio.shield(reading)
+
+    async def _read(self, name: str, caller: Caller, key_id: int | None, now: float) -> tuple[float, int]:
+        try:
+            period, used_ppt = await _in_thread(_read_period, caller, key_id, self.card, now)
+        except (DatabaseError, InterfaceError) as error:
+            # Calls go on without the database, from what was last known of the period.
+            log.warning("quota %s begins without the ledger: %s", name, type(error).__name__)
+            period = period_at(caller.allowance.period, caller.allowance.zone, datetime.fromtimestamp(now, UTC))
+            last = self._last.get(name)
+            used_ppt = last[1] if last and last[0] == period.end.timestamp() else 0
+        ends_at = period.end.timestamp()
+        self._known[name] = _Known(ends_at, caller)
+        self._last[name] = ends_at, used_ppt
+        return ends_at, used_ppt
 
     async def _keep_card(self) -> None:
         while True:
@@ -259,22 +297,28 @@ class Admission:
         while True:
             await asyncio.sleep(CORRECT_EVERY_SECONDS)
             now = time.time()
-            self._known = {name: entry for name, entry in self._known.items() if entry[0].ends_at > now}
-            for name, (_, caller) in list(self._known.items()):
-                try:
-                    await self.correct(name, caller)
-                except Exception as error:  # noqa: BLE001 -- whatever is away, the next round tries again
-                    log.warning("quota %s was not checked against the ledger: %s", name, type(error).__name__)
+            self._known = {name: known for name, known in self._known.items() if known.ends_at > now}
+            self._last = {name: last for name, last in self._last.items() if last[0] > now}
+            try:
+                await self.correct()
+            except Exception as error:  # noqa: BLE001 -- whatever is away, the next round tries again
+                log.warning("quotas were not checked against the ledger: %s", type(error).__name__)
 
-    async def correct(self, name: str, caller: Caller) -> None:
-        """Bring one counter to the ledger."""
-        before = await self.counters.used(name)
-        if before is None:
-            return
+    async def correct(self) -> None:
+        """Bring the counters of this process's callers to the ledger."""
+        before = {name: await self.counters.used(name) for name in self._known}
         await asyncio.sleep(SHIPPED_SECONDS)
-        key_id = caller.key_id if name.startswith("points:key:") else None
-        _, ledger = await _in_thread(_read_period, caller, key_id, self.card, time.time())
-        await self.counters.correct(name, before_ppt=before, ledger_ppt=ledger)
+        for name, known in list(self._known.items()):
+            counted_ppt = before.get(name)
+            if counted_ppt is None:
+                continue
+            key_id = known.caller.key_id if name.startswith("points:key:") else None
+            period, ledger_ppt = await _in_thread(_read_period, known.caller, key_id, self.card, time.time())
+            self._last[name] = period.end.timestamp(), ledger_ppt
+            now_ppt = await self.counters.used(name)
+            if now_ppt is not None:
+                COMPARISONS.note(before_ppt=counted_ppt, ledger_ppt=ledger_ppt, after_ppt=now_ppt)
+                await self.counters.correct(name, before_ppt=counted_ppt, ledger_ppt=ledger_ppt)
 
 
 def check_scope(allowance: Allowance, ask: Ask) -> None:

@@ -45,7 +45,9 @@ type Handler = Callable[[Request], Awaitable[None]]
 class Request:
     """One request to the gateway with what its handler needs."""
 
-    __slots__ = ("_request_id", "_send", "headers", "model", "path", "receive", "runtime", "scope", "status", "who")
+    __slots__ = (
+        "_request_id", "_send", "answer", "headers", "model", "path", "receive", "runtime", "scope", "status", "who"
+    )  # fmt: skip
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -55,6 +57,7 @@ class Request:
         self._send = send
         self.status = 0
         self.who: Caller | None = None
+        self.answer: Answer | None = None
         self.model = ""
         self.runtime: Runtime = runtime()
         # Behind MODELS_PREFIXES; empty elsewhere.
@@ -124,6 +127,7 @@ class Request:
     async def begin(self, job: Job, *, caller: Caller, expected: Expected) -> tuple[Answer, Ticket]:
         """Through the gates and into the journal; from here on the call's id is the request's."""
         answer, ticket = await self.runtime.begin(job, caller=caller, expected=expected, address=self.address)
+        self.answer = answer
         self.belongs_to(answer.call.request_id)
         self.model = job.model
         return answer, ticket
@@ -222,5 +226,8 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
             internal = CallError(f"Internal error. Request id: {request.request_id.decode()}")
             await tell(send, internal, request_id=request.request_id)
     finally:
+        if request.answer is not None and not request.answer.call.finished:
+            # The handler failed between the gates and the backend: no call may stay open for that.
+            request.answer.abandon()
         if request_log := request.runtime.request_log:
             request_log.write(request.logged(seconds=time.perf_counter() - began))

@@ -34,14 +34,15 @@ class Slot(NamedTuple):
 class Budget(NamedTuple):
     """At most `limit_ppt` from the period's start to `ends_at` (Unix time); the call sets `reserve_ppt` aside.
 
-    A budget is counted from `used_ppt`, what the ledger said, where no counter of that period exists.
+    A counter that runs is gone by, whoever began it; it gives way only to a period that ends before it. Where none
+    runs, one begins with `used_ppt`, what the ledger has just said. Without that the ledger is to be asked (`Missing`).
     """
 
     name: str
     limit_ppt: int
     reserve_ppt: int
     ends_at: float
-    used_ppt: int
+    used_ppt: int | None = None
     code: str = "insufficient_quota"
 
 
@@ -60,6 +61,12 @@ class Refusal(NamedTuple):
     taken_ppt: int = 0
 
 
+class Missing(NamedTuple):
+    """No counter of this budget runs: it is the first call of a period, or the counters were lost."""
+
+    name: str
+
+
 class Passage(NamedTuple):
     """A call let through: `remaining` and `reset_at` (Unix time) of the first window, `taken_ppt` of the first
     budget."""
@@ -72,7 +79,7 @@ class Passage(NamedTuple):
 class Counters(Protocol):
     """Where gates are counted."""
 
-    async def enter(self, call_id: str, gates: Gates, *, now: float) -> Passage | Refusal:
+    async def enter(self, call_id: str, gates: Gates, *, now: float) -> Passage | Refusal | Missing:
         """Look at all gates and count the call at all of them, or at none."""
 
     def leave(self, call_id: str, gates: Gates, *, spent_ppt: int | None) -> None:
@@ -106,7 +113,7 @@ class LocalGates:
         self._spent: dict[str, _Spent] = {}
         self._swept_at = 0.0
 
-    async def enter(self, call_id: str, gates: Gates, *, now: float) -> Passage | Refusal:
+    async def enter(self, call_id: str, gates: Gates, *, now: float) -> Passage | Refusal | Missing:
         return self._refusal(gates, now) or self._count(call_id, gates, now)
 
     def leave(self, call_id: str, gates: Gates, *, spent_ppt: int | None) -> None:
@@ -127,7 +134,7 @@ class LocalGates:
         spent = self._spent.get(name)
         return spent.used_ppt if spent else None
 
-    def _refusal(self, gates: Gates, now: float) -> Refusal | None:
+    def _refusal(self, gates: Gates, now: float) -> Refusal | Missing | None:
         for window in gates.windows:
             calls = self._recent(window, now)
             if len(calls) >= window.limit:
@@ -138,7 +145,10 @@ class LocalGates:
             if self._open.get(slot.name, 0) >= slot.limit:
                 return Refusal(slot, 1)
         for budget in gates.budgets:
-            taken = self._budget(budget, now).taken_ppt
+            spent = self._budget(budget, now)
+            if spent is None:
+                return Missing(budget.name)
+            taken = spent.taken_ppt
             if taken + budget.reserve_ppt > budget.limit_ppt:
                 return Refusal(budget, max(1, math.ceil(budget.ends_at - now)), taken)
         return None
@@ -167,10 +177,13 @@ class LocalGates:
             calls.popleft()
         return calls
 
-    def _budget(self, budget: Budget, now: float) -> _Spent:
+    def _budget(self, budget: Budget, now: float) -> _Spent | None:
         spent = self._spent.get(budget.name)
-        if spent is None or spent.ends_at <= now or spent.ends_at != budget.ends_at:
-            spent = self._spent[budget.name] = _Spent(budget.ends_at, budget.used_ppt)
+        if spent is not None and now < spent.ends_at <= budget.ends_at:
+            return spent
+        if budget.used_ppt is None:
+            return None
+        spent = self._spent[budget.name] = _Spent(budget.ends_at, budget.used_ppt)
         return spent
 
     def _sweep(self, now: float) -> None:

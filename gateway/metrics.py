@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from billing.pricing import PPT_PER_POINT
 from gateway.call import Call
+from gateway.ledger_metrics import LedgerMetrics
 
 if TYPE_CHECKING:
     from gateway.runtime import Runtime
@@ -79,6 +80,7 @@ def exposition(runtime: Runtime) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Counts())
     registry.register(_State(runtime))
+    registry.register(LedgerMetrics())
     return generate_latest(registry)
 
 

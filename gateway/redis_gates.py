@@ -1,8 +1,9 @@
 """The gates of several processes, counted in Redis: one script, one round trip for all calls of a loop tick.
 
 Slots and reservations carry an expiry that their process renews, so those of a process that died free themselves.
-While Redis does not answer, each process counts for itself (`LocalGates`), and no call waits for it: after a failure
-it is left alone for a moment. What was spent meanwhile reaches the counters by their correction from the ledger.
+While Redis does not answer, each process counts for itself (`LocalGates`, anew each time, budgets from the ledger), and
+no call waits for it: after a failure it is left alone for a moment. What was spent meanwhile reaches the counters by
+their correction from the ledger.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import orjson
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from gateway.gates import Budget, Gates, LocalGates, Passage, Refusal, Slot, Window
+from gateway.gates import Budget, Gates, LocalGates, Missing, Passage, Refusal, Slot, Window
 
 log = logging.getLogger("gateway")
 
@@ -28,7 +29,8 @@ RENEWALS = 4
 
 # ARGV: call id, now (ms), expiry (ms), gates as JSON [[kind, name, limit, reserve, ends_at_ms, used], …].
 # Amounts are picopoints as decimal strings. Lua's numbers are exact to 2^53 ppt (9,007 points), so they are added and
-# compared as two halves of 10^9. Answers {refused gate (0: none), free_ms, taken, count, oldest_ms}.
+# compared as two halves of 10^9. Answers {refused gate (0: none), free_ms, taken, count, oldest_ms}; a negative gate is
+# a budget without a counter, which begins only if `used` is given.
 ENTER = """
 local call, now, expires = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local gates = cjson.decode(ARGV[4])
@@ -80,7 +82,9 @@ for index, gate in ipairs(gates) do
     redis.call('ZREMRANGEBYSCORE', name, '-inf', now)
     if redis.call('ZCARD', name) >= tonumber(limit) then return {index, 1000, '0', 0, 0} end
   else
-    if redis.call('HGET', name, 'ends') ~= gate[5] then
+    local ends = tonumber(redis.call('HGET', name, 'ends') or 0)
+    if ends <= now or ends > tonumber(gate[5]) then
+      if gate[6] == '' then return {-index, 0, '0', 0, 0} end
       redis.call('DEL', name, name .. ':r', name .. ':x')
       redis.call('HSET', name, 'ends', gate[5], 'used', gate[6])
       redis.call('PEXPIREAT', name, tonumber(gate[5]) + 3600000)
@@ -115,14 +119,16 @@ end
 return passage
 """
 
-# ARGV: call id, slot names, budget names, spent; exchanges the reservation for what was spent.
+# ARGV: call id, slot names, budgets [[name, ends_at_ms], …], spent; exchanges the reservation for what was spent.
 LEAVE = """
 local call, spent = ARGV[1], ARGV[4]
 for _, name in ipairs(cjson.decode(ARGV[2])) do redis.call('ZREM', name, call) end
-for _, name in ipairs(cjson.decode(ARGV[3])) do
+for _, budget in ipairs(cjson.decode(ARGV[3])) do
+  local name = budget[1]
   redis.call('ZREM', name .. ':x', call)
-  -- Without its reservation the call belongs to a period that is over, or the ledger will have to book it.
-  if redis.call('HDEL', name .. ':r', call) == 1 and spent ~= '' then redis.call('HINCRBY', name, 'used', spent) end
+  -- Without its reservation (Redis was emptied, its lease ran out) it still counts in the period it was let through in.
+  local counts = redis.call('HDEL', name .. ':r', call) == 1 or redis.call('HGET', name, 'ends') == budget[2]
+  if counts and spent ~= '' then redis.call('HINCRBY', name, 'used', spent) end
 end
 """
 
@@ -134,16 +140,17 @@ class RedisGates:
             url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS
         )
         self._alone = LocalGates()
+        self._is_away = False
         self._paused_until = 0.0
         self._entering: list[tuple[list[str], asyncio.Future[list[Any]]]] = []
         self._leaving: list[list[str]] = []
         # Calls this process has let through, with their gates: renewed until they leave.
         self._open: dict[str, Gates] = {}
-        self._counted_alone: set[str] = set()
+        self._counted_alone: dict[str, LocalGates] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._renewal: asyncio.Task[None] | None = None
 
-    async def enter(self, call_id: str, gates: Gates, *, now: float) -> Passage | Refusal:
+    async def enter(self, call_id: str, gates: Gates, *, now: float) -> Passage | Refusal | Missing:
         if time.monotonic() < self._paused_until:
             return await self._enter_alone(call_id, gates, now)
         arguments = [call_id, str(int(now * 1000)), str(int((now + self._lease_seconds) * 1000)), _encoded(gates)]
@@ -158,18 +165,20 @@ class RedisGates:
         return self._passed(call_id, gates, result, now)
 
     def leave(self, call_id: str, gates: Gates, *, spent_ppt: int | None) -> None:
-        if call_id in self._counted_alone:
-            self._counted_alone.discard(call_id)
-            self._alone.leave(call_id, gates, spent_ppt=spent_ppt)
+        if (alone := self._counted_alone.pop(call_id, None)) is not None:
+            alone.leave(call_id, gates, spent_ppt=spent_ppt)
             return
         self._open.pop(call_id, None)
         slots = orjson.dumps([PREFIX + slot.name for slot in gates.slots]).decode()
-        budgets = orjson.dumps([PREFIX + budget.name for budget in gates.budgets]).decode()
+        budgets = orjson.dumps([[PREFIX + budget.name, _ends_ms(budget)] for budget in gates.budgets]).decode()
         self._leaving.append([call_id, slots, budgets, "" if spent_ppt is None else str(spent_ppt)])
         if len(self._leaving) == 1:
             self._spawn(self._send_leaving())
 
     async def correct(self, name: str, *, before_ppt: int, ledger_ppt: int) -> None:
+        if self._is_away:
+            await self._alone.correct(name, before_ppt=before_ppt, ledger_ppt=ledger_ppt)
+            return
         now_ppt = await self.used(name)
         if now_ppt is None:
             return
@@ -178,6 +187,8 @@ class RedisGates:
             await self._redis.hincrby(PREFIX + name, "used", difference)
 
     async def used(self, name: str) -> int | None:
+        if self._is_away:
+            return await self._alone.used(name)
         value = await self._redis.hget(PREFIX + name, "used")
         return int(value) if value is not None else None
 
@@ -187,15 +198,18 @@ class RedisGates:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._redis.aclose()
 
-    async def _enter_alone(self, call_id: str, gates: Gates, now: float) -> Passage | Refusal:
-        result = await self._alone.enter(call_id, gates, now=now)
+    async def _enter_alone(self, call_id: str, gates: Gates, now: float) -> Passage | Refusal | Missing:
+        alone = self._alone
+        result = await alone.enter(call_id, gates, now=now)
         if isinstance(result, Passage):
-            self._counted_alone.add(call_id)
+            self._counted_alone[call_id] = alone
         return result
 
-    def _passed(self, call_id: str, gates: Gates, result: list[Any], now: float) -> Passage | Refusal:
+    def _passed(self, call_id: str, gates: Gates, result: list[Any], now: float) -> Passage | Refusal | Missing:
         number, free_ms, taken, count, oldest_ms = result
         every: list[Window | Slot | Budget] = [*gates.windows, *gates.slots, *gates.budgets]
+        if number < 0:
+            return Missing(every[-int(number) - 1].name)
         if number:
             seconds = max(1, -(-int(free_ms) // 1000))
             return Refusal(every[int(number) - 1], seconds, int(taken))
@@ -214,6 +228,7 @@ class RedisGates:
             for arguments, _ in waiting:
                 pipeline.eval(ENTER, 0, *arguments)
             results = await pipeline.execute()
+            self._is_away = False
         except (RedisError, OSError) as error:
             self._pause(error)
             results = [error] * len(waiting)
@@ -254,8 +269,11 @@ class RedisGates:
                 self._pause(error)
 
     def _pause(self, error: Exception) -> None:
-        if time.monotonic() >= self._paused_until:
+        if not self._is_away:
             log.warning("Redis does not answer (%s): limits are counted in each process", type(error).__name__)
+            # What was counted alone the last time is of no use now. The calls that were keep their counters.
+            self._alone = LocalGates()
+            self._is_away = True
         self._paused_until = time.monotonic() + PAUSE_SECONDS
 
     def _spawn(self, work: Any) -> None:
@@ -264,12 +282,16 @@ class RedisGates:
         task.add_done_callback(self._tasks.discard)
 
 
+def _ends_ms(budget: Budget) -> str:
+    return str(int(budget.ends_at * 1000))
+
+
 def _encoded(gates: Gates) -> str:
     rows: list[list[Any]] = [["w", PREFIX + window.name, str(window.limit)] for window in gates.windows]
     rows += [["s", PREFIX + slot.name, str(slot.limit)] for slot in gates.slots]
     rows += [
         ["b", PREFIX + budget.name, str(budget.limit_ppt), str(budget.reserve_ppt),
-         str(int(budget.ends_at * 1000)), str(budget.used_ppt)]
+         _ends_ms(budget), "" if budget.used_ppt is None else str(budget.used_ppt)]
         for budget in gates.budgets
     ]  # fmt: skip
     return orjson.dumps(rows).decode()

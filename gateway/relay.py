@@ -56,10 +56,12 @@ class Job:
     model: str
     endpoint: Endpoint
     body: Callable[[Upstream], bytes]
-    # What the record and a key's scopes call it: the endpoint, or the dialect it is spoken in (`messages`).
+    # In records and scopes: the endpoint, or the dialect it is spoken in (`messages`).
     called: str
     stream: bool = False
     include_usage: bool = False
+    # Base64 of pictures beyond what their tokens come to.
+    excess_bytes: int = 0
 
 
 class Relay:
@@ -129,9 +131,7 @@ class Answer:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: Any, error: BaseException | None, traceback: TracebackType | None) -> None:
         self._close(error)
 
     async def _open(self) -> None:
@@ -149,7 +149,7 @@ class Answer:
         """Send the request to one replica. Returns the failure after which another replica may be asked."""
         self._take(upstream)
         body = self._job.body(upstream)
-        self.call.prompt_bytes = len(body)
+        self.call.prompt_bytes = max(0, len(body) - self._job.excess_bytes)
         request = upstream.request(
             self._job.endpoint,
             body,
@@ -205,11 +205,9 @@ class Answer:
             self._upstream.release()
             self._upstream = None
         exchange, self._exchange = self._exchange, None
-        if exchange is None:
-            return
-        if self._complete and not exchange.ended:
+        if exchange and self._complete and not exchange.ended:
             self._relay.read_out(exchange)
-        else:
+        elif exchange:
             exchange.close()
 
     def _settle(self, error: BaseException | None) -> None:
@@ -246,6 +244,10 @@ class Answer:
         """End the upstream call now; the answer so far stands."""
         if not self.call.finished:
             self._interrupt(Outcome.STOPPED)
+
+    def abandon(self) -> None:
+        """Whoever began it failed before entering it."""
+        self._settle(RuntimeError("not entered"))
 
     @property
     def request_id(self) -> uuid.UUID:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.gates import Budget, Counters, Gates, LocalGates, Passage, Refusal, Slot, Window, corrected
+from gateway import redis_gates
+from gateway.gates import Budget, Counters, Gates, LocalGates, Missing, Passage, Refusal, Slot, Window, corrected
 from gateway.redis_gates import RedisGates
-from tests.services import redis_server
+from tests.services import free_port, redis_server
 
 NOW = 1_800_000_000.0
 END = NOW + 3600
@@ -50,7 +51,7 @@ def slot(limit: int) -> Gates:
     return Gates(slots=(Slot("open:key:1", limit, "token_concurrency_rate_limit_exceeded"),))
 
 
-def budget(limit_ppt: int, reserve_ppt: int, *, used_ppt: int = 0, ends_at: float = END) -> Gates:
+def budget(limit_ppt: int, reserve_ppt: int, *, used_ppt: int | None = 0, ends_at: float = END) -> Gates:
     return Gates(budgets=(Budget("points:team:1", limit_ppt, reserve_ppt, ends_at, used_ppt),))
 
 
@@ -154,6 +155,38 @@ def test_a_new_period_begins_with_what_the_ledger_says(play: Play) -> None:
     play(scene)
 
 
+def test_a_counter_begins_only_with_what_the_ledger_says(play: Play) -> None:
+    async def scene(counters: Counters) -> None:
+        gates = Gates(window(1).windows, slot(1).slots, budget(10, 4, used_ppt=None).budgets)
+        assert await counters.enter("a", gates, now=NOW) == Missing("points:team:1")
+        # Nothing was counted at the other gates.
+        known = Gates(gates.windows, gates.slots, budget(10, 4, used_ppt=5).budgets)
+        assert await counters.enter("a", known, now=NOW) == Passage(0, NOW + 60, 5)
+        counters.leave("a", known, spent_ppt=1)
+        await left(counters)
+        assert await counters.enter("b", budget(10, 4, used_ppt=None), now=NOW + 1) == Passage(0, NOW + 1, 6)
+        # What the ledger said a while ago is of no interest to a counter that runs.
+        assert await counters.enter("c", budget(20, 4, used_ppt=0), now=NOW + 1) == Passage(0, NOW + 1, 10)
+        assert await counters.enter("d", budget(10, 4, used_ppt=None), now=END) == Missing("points:team:1")
+
+    play(scene)
+
+
+def test_of_two_windows_the_earlier_one_counts_for_both(play: Play) -> None:
+    """Processes that open a rolling window at the same time know of two; each must not begin the other's anew."""
+
+    async def scene(counters: Counters) -> None:
+        first, second = (budget(10, 4, used_ppt=0, ends_at=END + late) for late in (0, 0.5))
+        await counters.enter("a", first, now=NOW)
+        await counters.enter("b", second, now=NOW)
+        assert isinstance(await counters.enter("c", second, now=NOW), Refusal)
+        assert isinstance(await counters.enter("c", first, now=NOW), Refusal)
+        # One that is to end before the one that runs is of other terms.
+        assert await counters.enter("d", budget(10, 4, used_ppt=3, ends_at=END - 1), now=NOW) == Passage(0, NOW, 3)
+
+    play(scene)
+
+
 def test_a_counter_is_brought_to_the_ledger(play: Play) -> None:
     async def scene(counters: Counters) -> None:
         await counters.enter("a", budget(100, 0, used_ppt=50), now=NOW)
@@ -205,6 +238,48 @@ def test_without_redis_each_process_counts_for_itself(tmp_path: Path) -> None:
         results = [await counters.enter(f"call-{number}", window(2), now=NOW) for number in range(3)]
         assert [type(result) for result in results] == [Passage, Passage, Refusal]
         counters.leave("call-0", window(2), spent_ppt=None)
+        await counters.aclose()
+
+    asyncio.run(scene())
+
+
+def test_an_emptied_redis_is_noticed_and_what_was_under_way_counts(redis_url: str) -> None:
+    async def scene() -> None:
+        counters = RedisGates(redis_url)
+        await counters._redis.flushdb()
+        gates, unknown = budget(10, 4, used_ppt=0), budget(10, 4, used_ppt=None)
+        for call_id in "ab":
+            await counters.enter(call_id, gates, now=NOW)
+        await counters._redis.flushdb()
+        counters.leave("a", unknown, spent_ppt=4)
+        await left(counters)
+        assert await counters.enter("c", unknown, now=NOW) == Missing("points:team:1")
+        # The first of them is in the ledger by now, the second is not.
+        assert await counters.enter("c", budget(10, 4, used_ppt=4), now=NOW) == Passage(0, NOW, 4)
+        counters.leave("b", unknown, spent_ppt=3)
+        await left(counters)
+        assert await counters.used("points:team:1") == 7
+        await counters.aclose()
+
+    asyncio.run(scene())
+
+
+def test_whoever_counts_alone_begins_with_the_ledger_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_gates, "PAUSE_SECONDS", 0)
+    port = free_port()
+    unknown = budget(10, 4, used_ppt=None)
+
+    async def scene() -> None:
+        counters = RedisGates(f"redis://127.0.0.1:{port}/0")
+        for used_ppt in (2, 5):
+            assert await counters.enter("a", unknown, now=NOW) == Missing("points:team:1")
+            assert await counters.enter("a", budget(10, 4, used_ppt=used_ppt), now=NOW) == Passage(0, NOW, used_ppt)
+            counters.leave("a", unknown, spent_ppt=1)
+            assert await counters.used("points:team:1") == used_ppt + 1
+            await counters.correct("points:team:1", before_ppt=used_ppt + 1, ledger_ppt=9)
+            assert isinstance(await counters.enter("b", unknown, now=NOW), Refusal)
+            with redis_server(tmp_path, port=port):
+                assert await counters.enter("c", unknown, now=NOW) == Missing("points:team:1")
         await counters.aclose()
 
     asyncio.run(scene())
