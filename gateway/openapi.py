@@ -113,6 +113,7 @@ SUMMARIES: Mapping[str, str] = {
 }
 ERROR: Json = {
     "type": "object",
+    "description": "The gateway's own errors. A model server's own error keeps its status and its body.",
     "required": ["error"],
     "properties": {
         "error": {
@@ -122,7 +123,8 @@ ERROR: Json = {
                 "message": TEXT,
                 "type": TEXT,
                 "param": {"type": ["string", "null"]},
-                "code": {"type": ["string", "null"]},
+                # Text where it is ours; model servers put their status here.
+                "code": {"type": ["string", "integer", "null"]},
             },
         }
     },
@@ -136,7 +138,12 @@ ANTHROPIC_ERROR: Json = {
         "request_id": TEXT,
     },
 }
-ANSWER_TYPES = {"audio/speech": "audio/*", "/api/usage": "application/json"}
+ANSWER_TYPES: Mapping[str, tuple[str, ...]] = {
+    "chat/completions": ("application/json", "text/event-stream"),
+    "messages": ("application/json", "text/event-stream"),
+    "audio/speech": ("audio/*",),
+    "/api/usage": ("application/json", "text/csv"),
+}
 
 
 def document(models_routes: Mapping[str, Iterable[str]], site_routes: Mapping[str, Iterable[str]]) -> Json:
@@ -172,9 +179,10 @@ def _item(path: str, methods: Iterable[str]) -> Json:
 def _operation(path: str) -> Json:
     error = "AnthropicError" if path.startswith("messages") else "Error"
     refused = {"application/json": {"schema": {"$ref": f"#/components/schemas/{error}"}}}
+    kinds = ANSWER_TYPES.get(path, ("application/json",))
     operation: Json = {
         "responses": {
-            "200": {"description": "The answer", "content": {ANSWER_TYPES.get(path, "application/json"): {}}},
+            "200": {"description": "The answer", "content": {kind: {} for kind in kinds}},
             "default": {"description": "Refused or failed", "content": refused},
         }
     }

@@ -34,7 +34,7 @@ def checked(path: str, answer: httpx.Response, *, own: bool = True) -> httpx.Res
     if not own:
         return answer
     kind = answer.headers["content-type"]
-    assert kind.startswith(("application/json", "text/event-stream", "audio/")), kind
+    assert kind.startswith(("application/json", "text/event-stream", "text/csv", "audio/")), kind
     if answer.status_code >= 400:
         assert kind == "application/json"
         document = answer.json()
