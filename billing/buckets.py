@@ -12,10 +12,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from django.db import models
-from django.db.models import BigIntegerField, Case, F, Func, IntegerField, Value, When
-from django.db.models.expressions import Combinable
-from django.db.models.sql.compiler import SQLCompiler
+from django.db import connection, models
 from django.utils.translation import gettext_lazy as _
 
 QUARTER = timedelta(minutes=15)
@@ -75,44 +72,53 @@ def _offset(at: datetime, zone: ZoneInfo) -> int:
 
 # -- in the database ----------------------------------------------------------------------------
 
-
-class Epoch(Func):
-    """A time's seconds since 1970, as a whole number."""
-
-    output_field = BigIntegerField()
-
-    def as_sqlite(self, compiler: SQLCompiler, connection: Any, **context: Any) -> Any:
-        return self.as_sql(compiler, connection, template="CAST(strftime('%%%%s', %(expressions)s) AS INTEGER)")
-
-    def as_postgresql(self, compiler: SQLCompiler, connection: Any, **context: Any) -> Any:
-        return self.as_sql(compiler, connection, template="CAST(EXTRACT(EPOCH FROM %(expressions)s) AS bigint)")
+_EPOCH = {
+    "postgresql": "CAST(EXTRACT(EPOCH FROM {time}) AS bigint)",
+    "sqlite": "CAST(strftime('%%s', {time}) AS INTEGER)",
+}
 
 
-def offset_expression(parts: list[Stretch]) -> Case:
-    """The zone's offset at a row's quarter."""
-    ends = [part.starts_at for part in parts[1:]]
-    whens = [When(quarter_at__lt=end, then=Value(part.offset_seconds)) for part, end in zip(parts, ends, strict=False)]
-    return Case(*whens, default=Value(parts[-1].offset_seconds), output_field=IntegerField())
+class Cut(NamedTuple):
+    """How SQL numbers the buckets of a period, and which bucket (its start, in UTC) a number means."""
+
+    expression: str
+    parameters: list[Any]
+    interval: Interval
+    zone: ZoneInfo
+    starts: tuple[datetime, ...]
+
+    def bucket(self, number: int) -> datetime:
+        if self.interval == Interval.HOUR:
+            return datetime.fromtimestamp(number, UTC)
+        if self.interval == Interval.MONTH:
+            return self.starts[number]
+        return midnight(date.fromordinal(_EPOCH_ORDINAL + number), self.zone)
 
 
-def number_expression(interval: Interval) -> Combinable:
-    """The count of local hours or days since 1970 that a row lies in; needs `offset` on the row."""
-    return (Epoch("quarter_at") + F("offset")) / Value(_unit_seconds(interval), output_field=BigIntegerField())
+def cut(start: datetime, end: datetime, *, interval: Interval, zone: ZoneInfo, time: str) -> Cut:
+    """For rows with that column of times. Hours are numbered by their start, days by their count, months in order."""
+    if interval == Interval.MONTH:
+        starts = tuple(buckets(start, end, interval=interval, zone=zone))
+        expression, parameters = _stepped(time, [(at, place) for place, at in enumerate(starts)])
+        return Cut(expression, parameters, interval, zone, starts)
+    parts = [(part.starts_at, part.offset_seconds) for part in stretches(start, end, zone)]
+    offset, parameters = _stepped(time, parts)
+    epoch = _EPOCH[connection.vendor].format(time=time)
+    if interval == Interval.DAY:
+        return Cut(f"({epoch} + {offset}) / 86400", parameters, interval, zone, ())
+    return Cut(f"({epoch} + {offset}) / 3600 * 3600 - {offset}", parameters * 2, interval, zone, ())
 
 
-def _unit_seconds(interval: Interval) -> int:
-    return 3_600 if interval == Interval.HOUR else 86_400
+def _stepped(time: str, steps: list[tuple[datetime, int]]) -> tuple[str, list[Any]]:
+    """The number of the last step that began at a row's time or before."""
+    ends = [connection.ops.adapt_datetimefield_value(at) for at, _ in steps[1:]]
+    if not ends:
+        return str(steps[-1][1]), []
+    whens = " ".join(f"WHEN {time} < %s THEN {number}" for _, number in steps[:-1])
+    return f"(CASE {whens} ELSE {steps[-1][1]} END)", ends
 
 
 # -- in Python ----------------------------------------------------------------------------------
-
-
-def bucket_of(number: int, offset_seconds: int, *, interval: Interval, zone: ZoneInfo) -> datetime:
-    """The start, in UTC, of the bucket that `number_expression` counted."""
-    if interval == Interval.HOUR:
-        return datetime.fromtimestamp(number * 3_600 - offset_seconds, UTC)
-    day = date.fromordinal(_EPOCH_ORDINAL + number)
-    return midnight(day.replace(day=1) if interval == Interval.MONTH else day, zone)
 
 
 def buckets(start: datetime, end: datetime, *, interval: Interval, zone: ZoneInfo) -> Iterator[datetime]:

@@ -1,11 +1,12 @@
 """The geometry of a stacked bar chart, in SVG units; a template draws it.
 
-Colours are classes (`series-1` … `series-8`), numbers are exact: each segment's title names its points.
+A path a colour (`series-1` … `series-8`) and one invisible link a bucket, which names its exact points: a chart of 400
+buckets stays a light page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -24,15 +25,8 @@ DIGIT_WIDTH = 6.4
 SERIES = 8
 TICKS = 4
 LABELS = 10
-
-
-class Segment(NamedTuple):
-    series: int
-    x: str
-    y: str
-    width: str
-    height: str
-    title: str
+WIDEST_BAR, BAR_SHARE = 48.0, 0.72
+THINNEST_BAR = 1.0
 
 
 class Mark(NamedTuple):
@@ -43,22 +37,47 @@ class Mark(NamedTuple):
 
 
 class Series(NamedTuple):
+    """`group` is None for what the smallest groups come to together."""
+
     number: int
     label: str
     sums: Sums
+    group: Group | None
+
+
+class Bars(NamedTuple):
+    number: int
+    path: str
+
+
+class Hit(NamedTuple):
+    """The column of a bucket: what the pointer meets, and what it says."""
+
+    x: str
+    width: str
+    title: str
+    bucket: datetime
 
 
 class Chart(NamedTuple):
     title: str
     description: str
     series: tuple[Series, ...]
-    segments: tuple[Segment, ...]
+    bars: tuple[Bars, ...]
+    before: str
+    hits: tuple[Hit, ...]
     ticks: tuple[Mark, ...]
     labels: tuple[Mark, ...]
+    names: dict[datetime, str]
+    """How each bucket reads."""
+    amounts: dict[datetime, list[int]]
+    """Picopoints of each series by bucket, where there are any."""
     left: int
     width: int = WIDTH
     height: int = HEIGHT
     right_edge: int = WIDTH - RIGHT
+    top: int = TOP
+    plot_height: int = PLOT_HEIGHT
     label_y: int = HEIGHT - 8
 
 
@@ -82,22 +101,32 @@ def nice_step(highest: int, ticks: int = TICKS) -> int:
         step *= 10
 
 
-def stacked_bars(report: UsageReport) -> Chart:
-    """Points by bucket, stacked by group; the smallest groups share the last colour."""
-    stacks = _series(report)
-    highest = max((sums.amount_ppt for sums in report.by_bucket.values()), default=0)
+def stacked_bars(report: UsageReport, *, before: UsageReport | None = None) -> Chart:
+    """Points by bucket, stacked by group; the smallest groups share the last colour.
+
+    `before` is the same of the period before, whose buckets are drawn as a line over those of this one.
+    """
+    series = _series(report)
+    amounts = {bucket: _amounts(report, bucket, series) for bucket in report.buckets if bucket in report.by_bucket}
+    earlier = [before.by_bucket.get(bucket, Sums()).amount_ppt for bucket in before.buckets] if before else []
+    highest = max((*map(sum, amounts.values()), *earlier), default=0)
     step = nice_step(highest)
     top = step * TICKS if highest else step
     ticks = _ticks(top=top, step=step)
     left = 16 + round(DIGIT_WIDTH * max(len(tick.text) for tick in ticks))
     slots = _Slots(left, (WIDTH - RIGHT - left) / max(1, len(report.buckets)))
+    names = {bucket: bucket_label(bucket, report) for bucket in report.buckets}
     return Chart(
         title=gettext("Points over time"),
         description=_description(report),
-        series=tuple(series for series, _ in stacks),
-        segments=tuple(_segments(report, stacks, slots, top=top)),
+        series=tuple(series),
+        bars=tuple(_bars(report, amounts, slots, top=top)),
+        before=_line(earlier[: len(report.buckets)], slots, top=top),
+        hits=tuple(_hits(names, series, amounts, earlier, slots)),
         ticks=tuple(ticks),
         labels=tuple(_labels(report, slots)),
+        names=names,
+        amounts=amounts,
         left=left,
     )
 
@@ -112,50 +141,87 @@ def bucket_label(bucket: datetime, report: UsageReport) -> str:
     return date_format(local, "SHORT_DATE_FORMAT")
 
 
-def _series(report: UsageReport) -> list[tuple[Series, Sequence[Group]]]:
-    groups = report.groups
-    shown = groups if len(groups) <= SERIES else groups[: SERIES - 1]
-    stacks: list[tuple[Series, Sequence[Group]]] = [
-        (Series(number, group.label, report.by_group[group.key]), [group]) for number, group in enumerate(shown, 1)
-    ]
-    if rest := groups[len(shown) :]:
-        sums = Sums.of(report.by_group[group.key] for group in rest)
-        label = gettext("%(count)d others") % {"count": len(rest)}
-        stacks.append((Series(SERIES, label, sums), rest))
-    return stacks
+def _series(report: UsageReport) -> list[Series]:
+    """The largest groups, and what the others come to together."""
+    shown = report.named(report.ranked[: SERIES if report.count <= SERIES else SERIES - 1])
+    series = [Series(place, group.label, report.by_group[group.key], group) for place, group in enumerate(shown, 1)]
+    if others := report.count - len(shown):
+        label = gettext("%(count)d others") % {"count": others}
+        sums = report.total.without(Sums.of((Sums(), *(one.sums for one in series))))
+        series.append(Series(SERIES, label, sums, None))
+    return series
+
+
+def _amounts(report: UsageReport, bucket: datetime, series: Sequence[Series]) -> list[int]:
+    """What is left of the bucket after the groups that are shown is the others'."""
+    found = [report.cell(bucket, one.group).amount_ppt for one in series if one.group]
+    if len(found) < len(series):
+        found.append(report.by_bucket[bucket].amount_ppt - sum(found))
+    return found
 
 
 def _description(report: UsageReport) -> str:
-    zone = report.query.zone.key
     return gettext(
         "%(points)s points in %(count)d periods, in the time of %(zone)s. The table below has the numbers."
     ) % {
         "points": report.total.points,
         "count": len(report.buckets),
-        "zone": zone,
+        "zone": report.query.zone.key,
     }
 
 
-def _segments(
-    report: UsageReport, stacks: list[tuple[Series, Sequence[Group]]], slots: _Slots, *, top: int
-) -> list[Segment]:
-    width = min(48.0, max(1.0, slots.width * 0.72))
-    found: list[Segment] = []
+def _bars(report: UsageReport, amounts: dict[datetime, list[int]], slots: _Slots, *, top: int) -> list[Bars]:
+    width = min(WIDEST_BAR, max(THINNEST_BAR, slots.width * BAR_SHARE))
+    paths: dict[int, list[str]] = {}
     for place, bucket in enumerate(report.buckets):
-        if bucket not in report.by_bucket:
-            continue
-        x = slots.middle(place) - width / 2
         below = 0
-        when = bucket_label(bucket, report)
-        for series, groups in stacks:
-            amount = sum(report.cell(bucket, group).amount_ppt for group in groups)
+        for number, amount in enumerate(amounts.get(bucket, ()), 1):
             if amount:
-                height = PLOT_HEIGHT * amount / top
-                y = _height_of(below + amount, top)
-                title = f"{when} · {series.label}: {format_points(amount)}"
-                found.append(Segment(series.number, _number(x), _number(y), _number(width), _number(height), title))
+                x, y = _number(slots.middle(place) - width / 2), _number(_height_of(below + amount, top))
+                w, h = _number(width), _number(PLOT_HEIGHT * amount / top)
+                paths.setdefault(number, []).append(f"M{x} {y}h{w}v{h}h-{w}z")
                 below += amount
-    return found
+    return [Bars(number, "".join(parts)) for number, parts in sorted(paths.items())]
+
+
+def _line(amounts: Sequence[int], slots: _Slots, *, top: int) -> str:
+    """A step a bucket."""
+    width = _number(slots.width)
+    steps: list[str] = []
+    for place, amount in enumerate(amounts):
+        x, y = _number(slots.left + slots.width * place), _number(_height_of(amount, top))
+        steps.append(f"{'L' if steps else 'M'}{x} {y}h{width}")
+    return "".join(steps)
+
+
+def _hits(
+    names: dict[datetime, str],
+    series: Sequence[Series],
+    amounts: dict[datetime, list[int]],
+    earlier: Sequence[int],
+    slots: _Slots,
+) -> list[Hit]:
+    total_of, before_of = _total_line(), _before_line()
+    width = _number(slots.width)
+    hits = []
+    for place, (bucket, name) in enumerate(names.items()):
+        found = amounts.get(bucket, ())
+        lines = [f"{one.label}: {format_points(amount)}" for one, amount in zip(series, found, strict=False) if amount]
+        lines = [name, *lines, total_of(sum(found))]
+        if place < len(earlier):
+            lines.append(before_of(earlier[place]))
+        hits.append(Hit(_number(slots.left + slots.width * place), width, "\n".join(lines), bucket))
+    return hits
+
+
+def _total_line() -> Callable[[int], str]:
+    text = gettext("Total: %(points)s")
+    return lambda amount_ppt: text % {"points": format_points(amount_ppt)}
+
+
+def _before_line() -> Callable[[int], str]:
+    text = gettext("Period before: %(points)s")
+    return lambda amount_ppt: text % {"points": format_points(amount_ppt)}
 
 
 def _ticks(*, top: int, step: int) -> list[Mark]:

@@ -1,8 +1,10 @@
-"""Days and months of a team's zone, summed once more when they are over: reports of long periods read those.
+"""Days and months of a team's zone, summed once more: reports of long periods read those.
 
 The quarter hours stay the truth. A summed day is named by its two moments, so it serves every zone that has the same
 days, and no other. What comes late to a day (a record of a process long dead, a correction) makes it stale:
 reports read its quarter hours again, and the days of its month, until both are summed anew.
+
+Of a busy day that goes on the hours so far are summed, and again as it grows; of a month its days so far.
 
 A day is noted before it is summed, in a moment when nobody is adding to rollups. From then on whoever adds to it finds
 the note and marks it; a sum that was read before that mark does not count.
@@ -35,13 +37,16 @@ _WHO = ("key_id", "member_id", "model", "endpoint", "source")
 _MODEL = ("model", "endpoint", "source")
 _NOTHING = {"key_id": "0", "member_id": "0", "model": "''", "endpoint": "''", "source": "''"}
 _DAY = timedelta(days=1)
+# A day that goes on is summed again when it has grown by so much, and by so many rows.
+_PART_STEP = timedelta(hours=2)
+_PART_ROWS = 1_000
 
 type Span = tuple[datetime, datetime]
 """First moment and the one that is the next span's, in UTC."""
 
 
 def summed_days(team_id: int, start: datetime, end: datetime) -> dict[datetime, datetime]:
-    """The days within a period that reports may take as they are summed: start → end."""
+    """The days that a period touches and that reports may take as they are summed: start → end."""
     return _fresh(SummedDay.objects.all(), team_id, start, end)
 
 
@@ -54,7 +59,7 @@ def summed_months(team_id: int, start: datetime, end: datetime) -> dict[datetime
 
 
 def _fresh(rows: QuerySet[Any], team_id: int, start: datetime, end: datetime) -> dict[datetime, datetime]:
-    spans = rows.filter(team_id=team_id, starts_at__gte=start, ends_at__lte=end, is_stale=False)
+    spans = rows.filter(team_id=team_id, starts_at__lt=end, ends_at__gt=start, is_stale=False)
     return dict(spans.order_by("starts_at").values_list("starts_at", "ends_at"))
 
 
@@ -91,7 +96,7 @@ def _sum_team(team: Team, closed: datetime, *, limit: int) -> int:
 
 
 def _missing_days(team_id: int, zone: ZoneInfo, closed: datetime) -> Iterator[Span]:
-    """Days that went stale, then those since the last one, oldest first."""
+    """Days that went stale, then those since the last one, oldest first, then what is closed of the present one."""
     known = SummedDay.objects.filter(team_id=team_id)
     yield from list(known.filter(is_stale=True).order_by("starts_at").values_list("starts_at", "ends_at"))
     latest = known.order_by("-starts_at").values_list("ends_at", flat=True).first()
@@ -104,21 +109,35 @@ def _missing_days(team_id: int, zone: ZoneInfo, closed: datetime) -> Iterator[Sp
     while (end := midnight(day + _DAY, zone)) <= closed:
         yield midnight(day, zone), end
         day += _DAY
+    if part := _closed_part(team_id, midnight(day, zone), latest, closed):
+        yield part
+
+
+def _closed_part(team_id: int, start: datetime, latest: datetime | None, closed: datetime) -> Span | None:
+    """A day from its beginning to the last whole hour, once there is something to be saved by it."""
+    end = closed.replace(minute=0, second=0, microsecond=0)
+    since = max(start, latest or start)
+    if end - since < _PART_STEP:
+        return None
+    rows = Rollup.objects.filter(team_id=team_id, quarter_at__gte=since, quarter_at__lt=end)
+    return (start, end) if rows[:_PART_ROWS].count() == _PART_ROWS else None
 
 
 def _missing_months(team_id: int, zone: ZoneInfo) -> Iterator[Span]:
-    """Months that are not summed, or stale, and whose days all count."""
+    """Months that are not summed, or stale, and whose days all count; the last one as far as there are whole days."""
     days = SummedDay.objects.filter(team_id=team_id)
     edges = days.aggregate(first=Min("starts_at"), last=Max("ends_at"))
     first, last = edges["first"], edges["last"]
     if not first or not last:
         return
+    last = midnight(last.astimezone(zone).date(), zone)
     unfit = {_month_of(at, zone) for at in days.filter(is_stale=True).values_list("starts_at", flat=True)}
-    there = {_month_of(at, zone) for at in summed_months(team_id, first, last)}
+    there = summed_months(team_id, first, last)
     month = _month_of(first, zone)
-    while (end := midnight(following_month(month), zone)) <= last:
-        if month not in unfit and month not in there:
-            yield midnight(month, zone), end
+    while (start := midnight(month, zone)) < last:
+        end = min(midnight(following_month(month), zone), last)
+        if month not in unfit and there.get(start) != end:
+            yield start, end
         month = following_month(month)
 
 
@@ -139,8 +158,9 @@ def _forget_other_days(team_id: int, zone: ZoneInfo) -> None:
 
 
 def _is_day(day: Span, zone: ZoneInfo) -> bool:
+    """A day of the zone, or its part up to some hour."""
     local = day[0].astimezone(zone).date()
-    return day == (midnight(local, zone), midnight(local + _DAY, zone))
+    return day[0] == midnight(local, zone) and day[1] <= midnight(local + _DAY, zone)
 
 
 @transaction.atomic
@@ -149,7 +169,12 @@ def _note[M: (SummedDay, SummedMonth)](model: type[M], team_id: int, spans: Sequ
     if spans:
         hold_up_raters()
         noted = [model(team_id=team_id, starts_at=start, ends_at=end, is_stale=True) for start, end in spans]
-        model._default_manager.bulk_create(noted, ignore_conflicts=True)
+        model._default_manager.bulk_create(
+            noted,
+            update_conflicts=True,
+            unique_fields=["team_id", "starts_at"],
+            update_fields=["ends_at", "is_stale"],
+        )
 
 
 # -- summing ------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from billing.day_sums import Span, summed_days, summed_months
 
 
 class Summed(NamedTuple):
-    """What of a period is summed: start → end, ascending."""
+    """What that a period touches is summed: start → end, ascending."""
 
     months: Mapping[datetime, datetime]
     days: Mapping[datetime, datetime]
@@ -31,6 +31,22 @@ class Pieces(NamedTuple):
     months: list[Span]
     days: list[Span]
     quarters: list[Span]
+    less_days: list[Span] = []
+    """Days to be taken away again from the months."""
+
+
+def whole_pieces(start: datetime, end: datetime, summed: Summed) -> Pieces:
+    """A period that is not cut. A month of which more than half is wanted is taken whole, less the days beside it."""
+    less: list[Span] = []
+    first, last = start, end
+    for begins, ends in summed.months.items():
+        if begins < start < ends <= end and start in summed.days and start - begins < ends - start:
+            less.append((begins, start))
+            first = begins
+        elif start <= begins < end < ends and end in summed.days.values() and ends - end < end - begins:
+            less.append((end, ends))
+            last = ends
+    return pieces((first, last), summed)._replace(less_days=less)
 
 
 def pieces(edges: Sequence[datetime], summed: Summed) -> Pieces:

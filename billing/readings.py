@@ -1,29 +1,27 @@
 """From which sums a question is read: the coarsest ones that still tell apart what it asks for.
 
 A question by model over a year reads twelve months of a few rows each, the same by key twelve rows a key; what is not
-summed yet is read from the quarter hours. Whatever is chosen, the answer is the sum of the same rollups.
+summed yet is read from the quarter hours. Whatever is chosen, the answer is the sum of the same rollups. Each reading
+is one statement over all of its sources: the database adds up, and only the answer's own rows come here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import reduce
-from operator import or_
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from django.db import models
-from django.db.models import F, Q, QuerySet
+from django.db import connection, models
 from django.utils.translation import gettext_lazy as _
 
-from billing.buckets import Interval, bucket_of, midnight, number_expression, offset_expression, stretches
+from billing.buckets import Interval, buckets, cut
 from billing.day_sums import Span
 from billing.models import DayRollup, Rollup
-from billing.pieces import Pieces, Summed, common, pieces
+from billing.pieces import Pieces, Summed, common, pieces, whole_pieces
 from billing.report_models import Level, Summary
-from billing.sums import Sums, summed, sums_of
+from billing.sums import COUNTED, Sums, by_amount, sum_columns, sums_of
 
 
 class GroupBy(models.TextChoices):
@@ -35,7 +33,7 @@ class GroupBy(models.TextChoices):
 
     @property
     def column(self) -> str:
-        return f"{self.value}_id" if self in {GroupBy.KEY, GroupBy.MEMBER} else str(self.value)
+        return f"{self.value}_id" if self.is_number else str(self.value)
 
     @property
     def is_number(self) -> bool:
@@ -47,8 +45,15 @@ type GroupKey = tuple[Value, ...]
 type Cell = tuple[datetime, GroupKey]
 """The start of a bucket (in UTC), and the values of a group."""
 
+MODEL_COLUMNS = (GroupBy.MODEL, GroupBy.ENDPOINT, GroupBy.SOURCE)
+# What is taken away again may leave groups of which nothing is left.
+_USED = " HAVING SUM(rows.requests) <> 0"
+_BYTEWISE = {"postgresql": 'COLLATE "C"', "sqlite": ""}
+
 
 class _Levels(NamedTuple):
+    """None where no level of `Summary` tells enough apart: quarters are `Rollup` then, days `DayRollup`."""
+
     quarter: Level | None
     day: Level | None
     month: Level
@@ -58,27 +63,44 @@ _OF_MODELS = _Levels(Level.MODEL_QUARTER, Level.MODEL_DAY, Level.MODEL_MONTH)
 _OF_KEYS = _Levels(None, Level.KEY_DAY, Level.KEY_MONTH)
 _OF_MEMBERS = _Levels(None, Level.MEMBER_DAY, Level.MEMBER_MONTH)
 _OF_CELLS = _Levels(None, None, Level.CELL_MONTH)
-MODEL_COLUMNS = frozenset({GroupBy.MODEL, GroupBy.ENDPOINT, GroupBy.SOURCE})
 
 
 def _levels(columns: Collection[GroupBy]) -> _Levels:
-    asked = frozenset(columns)
-    if asked <= MODEL_COLUMNS:
+    asked = set(columns)
+    if asked.issubset(MODEL_COLUMNS):
         return _OF_MODELS
     if asked == {GroupBy.KEY}:
         return _OF_KEYS
     return _OF_MEMBERS if asked == {GroupBy.MEMBER} else _OF_CELLS
 
 
+class _Source(NamedTuple):
+    """Rows of one table within stretches of time."""
+
+    table: str
+    time: str
+    spans: list[Span]
+    level: Level | None = None
+    is_less: bool = False
+
+
+class Ranking(NamedTuple):
+    """Groups in their order, and how many there are in all."""
+
+    sums: dict[GroupKey, Sums]
+    total: int
+
+
 @dataclass(frozen=True)
 class Reading:
-    """What is asked of a team's sums, cut into buckets at `edges`; one bucket without an `interval`.
+    """What is asked of a team's sums from `start` to `end`; cut into buckets where there is an `interval`.
 
     `filters` gives the value each column has to have, `only` the values that the one column grouped by may have.
     """
 
     team_id: int
-    edges: Sequence[datetime]
+    start: datetime
+    end: datetime
     zone: ZoneInfo
     interval: Interval | None = None
     group_by: tuple[GroupBy, ...] = ()
@@ -86,76 +108,103 @@ class Reading:
     only: Collection[Value] | None = None
 
     def cells(self, known: Summed | None = None) -> dict[Cell, Sums]:
-        """`known` saves asking what is summed within the period."""
-        start, end = self.edges[0], self.edges[-1]
-        known = Summed.within(self.team_id, start, end) if known is None else known
-        # No day lies in an hour.
-        parts = Pieces([], [], [(start, end)]) if self.interval == Interval.HOUR else pieces(self.edges, known)
-        levels = _levels({*self.group_by, *self.filters})
-        cells: dict[Cell, Sums] = {}
-        for cell, sums in self._rows(levels, parts.months, parts.days, parts.quarters, known):
-            # Two offsets meet in one day, many days in one month.
-            there = cells.get(cell)
-            cells[cell] = Sums.of((there, sums)) if there else sums
-        return cells
-
-    def _rows(
-        self, levels: _Levels, months: list[Span], days: list[Span], quarters: list[Span], known: Summed
-    ) -> Iterator[tuple[Cell, Sums]]:
-        if months:
-            yield from self._spans(Summary.objects.filter(level=levels.month), "starts_at", months)
-        if days and levels.day is not None:
-            yield from self._spans(Summary.objects.filter(level=levels.day), "starts_at", days)
-        elif days:
-            yield from self._spans(DayRollup.objects.all(), "day_at", days)
-        if levels.quarter is not None:
-            inside, quarters = common(quarters, known.days)
-            if inside:
-                rows = Summary.objects.filter(level=levels.quarter).annotate(quarter_at=F("starts_at"))
-                yield from self._quarters(rows, "starts_at", inside)
-        if quarters:
-            yield from self._quarters(Rollup.objects.all(), "quarter_at", quarters)
-
-    def _spans(self, rows: QuerySet[Any], time: str, spans: list[Span]) -> Iterator[tuple[Cell, Sums]]:
-        """Rows of whole days or months, each of which lies in one bucket."""
-        shown = [time, *self._columns] if self.interval else self._columns
-        rows = self._within(rows, time, spans).order_by()
-        found = rows.values(*shown).annotate(**summed()) if shown else [rows.aggregate(**summed())]
-        for row in found:
-            # What adds up nothing at all adds up to NULL.
-            if row["sum_requests"] is not None:
-                yield (self._bucket(row[time]) if self.interval else self.edges[0], self._group(row)), sums_of(row)
-
-    def _bucket(self, at: datetime) -> datetime:
-        day = at.astimezone(self.zone).date()
-        return midnight(day.replace(day=1) if self.interval == Interval.MONTH else day, self.zone)
-
-    def _quarters(self, rows: QuerySet[Any], time: str, spans: list[Span]) -> Iterator[tuple[Cell, Sums]]:
+        """By bucket and group; without an interval all is one bucket. `known` saves asking what is summed."""
+        rows, parameters = self._rows(known)
         if not self.interval:
-            yield from self._spans(rows, time, spans)
-            return
-        counted = (
-            self._within(rows, time, spans)
-            .annotate(offset=offset_expression(stretches(self.edges[0], self.edges[-1], self.zone)))
-            .annotate(number=number_expression(self.interval))
-            .values("offset", "number", *self._columns)
-            .annotate(**summed())
-            .order_by()
-        )
-        for row in counted:
-            bucket = bucket_of(row["number"], row["offset"], interval=self.interval, zone=self.zone)
-            yield (bucket, self._group(row)), sums_of(row)
+            found = self._summed(self._columns, rows, parameters)
+            return {(self.start, group): sums for group, sums in found.items()}
+        parts = cut(self.start, self.end, interval=self.interval, zone=self.zone, time="began_at")
+        numbered = f"SELECT {parts.expression} AS number, parts.* FROM ({rows}) parts"  # noqa: S608 -- the models' own names
+        found = self._summed(["number", *self._columns], numbered, [*parts.parameters, *parameters])
+        return {(parts.bucket(int(number)), tuple(group)): sums for (number, *group), sums in found.items()}
 
-    def _within(self, rows: QuerySet[Any], time: str, spans: list[Span]) -> QuerySet[Any]:
-        within = reduce(or_, (Q(**{f"{time}__gte": start, f"{time}__lt": end}) for start, end in spans))
-        named: dict[str, Any] = {by.column: value for by, value in self.filters.items()}
-        if self.only is not None:
-            named[f"{self.group_by[0].column}__in"] = list(self.only)
-        return rows.filter(within, team_id=self.team_id, **named)
+    def groups(self, known: Summed | None = None) -> dict[GroupKey, Sums]:
+        return {group: sums for (_, group), sums in replace(self, interval=None).cells(known).items()}
+
+    def ranking(self, known: Summed | None = None, *, limit: int | None = None) -> Ranking:
+        """Groups of the whole period, most points first, then most tokens; the first `limit` of them."""
+        rows, parameters = replace(self, interval=None)._rows(known)
+        columns = self._columns
+        ties = [f"{by.column} {'' if by.is_number else _BYTEWISE[connection.vendor]}" for by in self.group_by]
+        summed = (
+            f"SELECT {', '.join([*columns, *sum_columns()])} FROM ({rows}) rows"  # noqa: S608
+            f" GROUP BY {', '.join(columns)}{_USED}"
+        )
+        statement = (
+            f"SELECT summed.*, count(*) OVER () FROM ({summed}) summed ORDER BY {', '.join([*by_amount(), *ties])}"  # noqa: S608
+        )
+        if limit is not None:
+            statement += f" LIMIT {limit:d}"
+        width = len(columns)
+        found = _fetched(statement, parameters)
+        return Ranking({row[:width]: sums_of(row[width:-1]) for row in found}, found[0][-1] if found else 0)
+
+    def _summed(self, by: list[str], rows: str, parameters: list[Any]) -> dict[GroupKey, Sums]:
+        grouped = f" GROUP BY {', '.join(by)}{_USED}" if by else ""
+        statement = f"SELECT {', '.join([*by, *sum_columns()])} FROM ({rows}) rows{grouped}"  # noqa: S608
+        width = len(by)
+        # What adds up nothing at all adds up to NULL.
+        return {row[:width]: sums_of(row[width:]) for row in _fetched(statement, parameters) if row[width] is not None}
+
+    # -- the rows to be added up ------------------------------------------------------------------
+
+    def _rows(self, known: Summed | None) -> tuple[str, list[Any]]:
+        statements: list[str] = []
+        parameters: list[Any] = []
+        named = {by.column: value for by, value in self.filters.items()}
+        for source in self._sources(known):
+            conditions: list[str] = ["team_id = %s"]
+            given: list[Any] = [self.team_id]
+            if source.level is not None:
+                conditions.append(f"level = {source.level.value}")
+            for column, value in named.items():
+                conditions.append(f"{column} = %s")
+                given.append(value)
+            if self.only is not None:
+                conditions.append(f"{self._columns[0]} IN ({', '.join(['%s'] * len(self.only)) or 'NULL'})")
+                given += self.only
+            within = " OR ".join(f"{source.time} >= %s AND {source.time} < %s" for _ in source.spans)
+            given += [connection.ops.adapt_datetimefield_value(moment) for span in source.spans for moment in span]
+            counted = [f"-{name} AS {name}" for name in COUNTED] if source.is_less else COUNTED
+            columns = ", ".join([f"{source.time} AS began_at", *self._columns, *counted])
+            statements.append(f"SELECT {columns} FROM {source.table} WHERE {' AND '.join(conditions)} AND ({within})")  # noqa: S608
+            parameters += given
+        return " UNION ALL ".join(statements), parameters
+
+    def _sources(self, known: Summed | None) -> Iterator[_Source]:
+        known = Summed.within(self.team_id, self.start, self.end) if known is None else known
+        parts = self._pieces(known)
+        levels = _levels({*self.group_by, *self.filters})
+        summaries = Summary._meta.db_table
+        if parts.months:
+            yield _Source(summaries, "starts_at", parts.months, levels.month)
+        for days, is_less in ((parts.days, False), (parts.less_days, True)):
+            if days and levels.day is not None:
+                yield _Source(summaries, "starts_at", days, levels.day, is_less)
+            elif days:
+                yield _Source(DayRollup._meta.db_table, "day_at", days, None, is_less)
+        inside, quarters = common(parts.quarters, known.days) if levels.quarter is not None else ([], parts.quarters)
+        if inside:
+            yield _Source(summaries, "starts_at", inside, levels.quarter)
+        if quarters:
+            yield _Source(Rollup._meta.db_table, "quarter_at", quarters)
+
+    def _pieces(self, known: Summed) -> Pieces:
+        if self.interval == Interval.HOUR:
+            # No day lies in an hour.
+            return Pieces([], [], [(self.start, self.end)])
+        if self.interval is None:
+            return whole_pieces(self.start, self.end, known)
+        starts = buckets(self.start, self.end, interval=self.interval, zone=self.zone)
+        # The first bucket may begin before the period.
+        return pieces((self.start, *list(starts)[1:], self.end), known)
 
     @property
     def _columns(self) -> list[str]:
         return [by.column for by in self.group_by]
 
-    def _group(self, row: Mapping[str, Any]) -> GroupKey:
-        return tuple(row[by.column] for by in self.group_by)
+
+def _fetched(statement: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return list(cursor.fetchall())

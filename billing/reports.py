@@ -1,6 +1,6 @@
 """What a team used: one query object for screen, CSV and JSON, answered from sums alone, never from requests.
 
-`run` gives every cell, `overview` what a page shows: all groups and all buckets, and the cells of the largest groups.
+`run` gives every cell, `overview` what a page shows: all buckets, the largest groups, and the cells of a few of those.
 Both are sums of the same rollups, and so are their totals.
 """
 
@@ -29,6 +29,7 @@ __all__ = ["Group", "GroupBy", "ReportError", "Sums", "UsageQuery", "UsageReport
 
 # A hundred days by the hour.
 MAX_BUCKETS = 2_500
+_SHORTEST = {Interval.HOUR: timedelta(hours=1), Interval.DAY: timedelta(days=1), Interval.MONTH: timedelta(days=28)}
 # Cells that are read at a time when a whole report is streamed.
 CELLS_AT_A_TIME = 20_000
 
@@ -65,8 +66,7 @@ class UsageQuery:
         object.__setattr__(self, "end", _ceil_quarter(self.end))
         if self.start >= self.end:
             raise ReportError(gettext("The period ends before it begins."))
-        shortest = timedelta(hours=1) if self.interval == Interval.HOUR else timedelta(days=1)
-        if (self.end - self.start) / shortest > MAX_BUCKETS:
+        if (self.end - self.start) / _SHORTEST[self.interval] > MAX_BUCKETS:
             raise ReportError(gettext("The period is too long to be shown by that interval."))
 
     @classmethod
@@ -78,69 +78,90 @@ class UsageQuery:
     def run(self) -> UsageReport:
         """Every cell: for a program, or a report of few groups."""
         with one_moment():
-            cells = self._reading().cells()
-        return UsageReport(self, cells, _totals(cells, 0), _totals(cells, 1))
+            cells = self.reading.cells()
+        return UsageReport.of(self, cells)
 
-    def overview(self, *, top: int) -> UsageReport:
-        """All groups and all buckets, but the cells of the `top` largest groups alone.
+    def overview(self, *, drawn: int, listed: int, known: Summed | None = None) -> UsageReport:
+        """All buckets, the `listed` largest groups, and the cells of the `drawn` largest.
 
-        A team may have a thousand keys; a page draws a few of them.
+        A team may have a thousand keys; a page shows a few of them.
         """
-        if {*self.group_by, *self.filters} <= MODEL_COLUMNS:
-            return self.run()
-        reading = self._reading()
         with one_moment():
-            known = Summed.within(self.team_id, self.start, self.end)
-            by_group = {
-                group: sums
-                for (_, group), sums in replace(reading, edges=self._ends, interval=None).cells(known).items()
-            }
-            ranked = _ranked(by_group)[:top]
-            by_bucket = {bucket: sums for (bucket, _), sums in replace(reading, group_by=()).cells(known).items()}
-            only = {key[0] for key in ranked} if len(self.group_by) == 1 else None
-            cells = replace(reading, only=only).cells(known) if ranked else {}
-        return UsageReport(self, cells, by_bucket, by_group)
+            known = self.summed() if known is None else known
+            if set(self.group_by).issubset(MODEL_COLUMNS):
+                return UsageReport.of(self, self.reading.cells(known))
+            ranking = self.reading.ranking(known, limit=max(drawn, listed))
+            only = {key[0] for key in list(ranking.sums)[:drawn]}
+            cells = replace(self.reading, only=only).cells(known) if only else {}
+            return UsageReport(self, cells, self._by_bucket(known), ranking.sums, ranking.total)
+
+    def of_groups(self, keys: Iterable[GroupKey], known: Summed | None = None) -> UsageReport:
+        """All buckets, and these groups without their cells: what another period's are held against."""
+        with one_moment():
+            known = self.summed() if known is None else known
+            only = {key[0] for key in keys}
+            sums = replace(self.reading, only=only).groups(known) if only else {}
+            return UsageReport(self, {}, self._by_bucket(known), sums, len(sums))
+
+    def used(self, known: Summed | None = None) -> set[GroupKey]:
+        """The models, endpoints and sources of the period, whatever the filters are."""
+        reading = Reading(self.team_id, self.start, self.end, self.zone, group_by=MODEL_COLUMNS)
+        with one_moment():
+            return set(reading.groups(known))
+
+    def _by_bucket(self, known: Summed) -> dict[datetime, Sums]:
+        return {bucket: sums for (bucket, _), sums in replace(self.reading, group_by=()).cells(known).items()}
 
     def total(self) -> Sums:
         with one_moment():
-            cells = replace(self._reading(), edges=self._ends, interval=None, group_by=()).cells()
+            cells = replace(self.reading, interval=None, group_by=()).cells()
         return Sums.of((Sums(), *cells.values()))
+
+    def ranked(self) -> tuple[Group, ...]:
+        """Every group of the period."""
+        with one_moment():
+            ranking = self.reading.ranking()
+        return tuple(labelled(self.team_id, self.group_by, tuple(ranking.sums)))
 
     def parts(self, groups: int) -> Iterator[UsageQuery]:
         """The same query a stretch of buckets at a time, so that a report of any size is read in bounded memory."""
-        edges = self.edges
+        edges = (self.start, *self.buckets[1:], self.end)
         step = max(1, CELLS_AT_A_TIME // max(1, groups))
         for place in range(0, len(edges) - 1, step):
             start, end = edges[place], edges[min(place + step, len(edges) - 1)]
             if start < end:
                 yield replace(self, start=start, end=end)
 
+    def summed(self) -> Summed:
+        return Summed.within(self.team_id, self.start, self.end)
+
     @cached_property
     def buckets(self) -> tuple[datetime, ...]:
         """The start of each (in UTC), ascending; that of the first may lie before the period."""
         return tuple(buckets(self.start, self.end, interval=self.interval, zone=self.zone))
 
-    @cached_property
-    def edges(self) -> tuple[datetime, ...]:
-        """Where the buckets meet, between the period's two ends."""
-        return (self.start, *self.buckets[1:], self.end)
-
     @property
-    def _ends(self) -> tuple[datetime, datetime]:
-        return self.start, self.end
-
-    def _reading(self) -> Reading:
-        return Reading(self.team_id, self.edges, self.zone, self.interval, self.group_by, self.filters)
+    def reading(self) -> Reading:
+        return Reading(self.team_id, self.start, self.end, self.zone, self.interval, self.group_by, self.filters)
 
 
 @dataclass(frozen=True)
 class UsageReport:
-    """The answer: sums by bucket (its start in UTC) and group. An overview has its largest groups' cells alone."""
+    """The answer: sums by bucket (its start in UTC) and group.
+
+    An overview has its largest groups alone, of `count`, and the cells of some of those.
+    """
 
     query: UsageQuery
     cells: Mapping[Cell, Sums]
     by_bucket: Mapping[datetime, Sums]
     by_group: Mapping[GroupKey, Sums]
+    count: int
+
+    @classmethod
+    def of(cls, query: UsageQuery, cells: Mapping[Cell, Sums]) -> Self:
+        by_group = _totals(cells, 1)
+        return cls(query, cells, _totals(cells, 0), by_group, len(by_group))
 
     @property
     def buckets(self) -> tuple[datetime, ...]:
@@ -150,7 +171,8 @@ class UsageReport:
     @cached_property
     def ranked(self) -> tuple[GroupKey, ...]:
         """Most points first, then most tokens."""
-        return tuple(_ranked(self.by_group))
+        sums = self.by_group
+        return tuple(sorted(sums, key=lambda key: (-sums[key].amount_ppt, -sums[key].tokens, key)))
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -166,16 +188,16 @@ class UsageReport:
     def cell(self, bucket: datetime, group: Group) -> Sums:
         return self.cells.get((bucket, group.key), Sums())
 
-    def rows(self) -> Iterator[ReportRow]:
-        """Bucket by bucket; one without usage has a row too, so that no day is missing."""
-        order = {group.key: (place, group) for place, group in enumerate(self.groups)}
+    def rows(self, groups: Iterable[Group] | None = None) -> Iterator[ReportRow]:
+        """Bucket by bucket, in the order of `groups`; a bucket without usage has a row too: no day is missing."""
+        order = {group.key: (place, group) for place, group in enumerate(self.groups if groups is None else groups)}
         used: dict[datetime, list[Group]] = {bucket: [] for bucket in self.buckets}
         for bucket, key in sorted(self.cells, key=lambda cell: order[cell[1]][0]):
             used[bucket].append(order[key][1])
-        for bucket, groups in used.items():
-            for group in groups:
+        for bucket, found in used.items():
+            for group in found:
                 yield ReportRow(bucket, group, self.cell(bucket, group))
-            if not groups:
+            if not found:
                 yield ReportRow(bucket, None, Sums())
 
     def label_of(self, by: GroupBy, value: Value) -> str:
@@ -185,7 +207,7 @@ class UsageReport:
 def usage_totals(team_id: int, start: datetime, end: datetime, **filters: Value) -> Sums:
     """Sums over a period of any length; filters are columns, e.g. `key_id=3`."""
     named = {by: filters[by.column] for by in GroupBy if by.column in filters}
-    reading = Reading(team_id, (start, end), ZoneInfo("UTC"), filters=named)
+    reading = Reading(team_id, start, end, ZoneInfo("UTC"), filters=named)
     with one_moment():
         cells = reading.cells()
     return Sums.of((Sums(), *cells.values()))
@@ -220,9 +242,9 @@ def totals_by_model(team_id: int) -> dict[str, tuple[Sums, datetime]]:
             return {}
         start, end = first, last + QUARTER
         known = Summed.within(team_id, start, end)
-        cells = Reading(team_id, (start, end), ZoneInfo("UTC"), group_by=(GroupBy.MODEL,)).cells(known)
+        groups = Reading(team_id, start, end, ZoneInfo("UTC"), group_by=(GroupBy.MODEL,)).groups(known)
         latest = _latest_by_model(team_id, known)
-    return {str(model): (sums, latest[str(model)]) for (_, (model,)), sums in cells.items()}
+    return {str(model): (sums, latest[str(model)]) for (model,), sums in groups.items()}
 
 
 def _latest_by_model(team_id: int, known: Summed) -> dict[str, datetime]:
@@ -242,10 +264,6 @@ def _latest_by_model(team_id: int, known: Summed) -> dict[str, datetime]:
 def _ceil_quarter(at: datetime) -> datetime:
     floor = floor_quarter(at)
     return floor if floor == at else floor + QUARTER
-
-
-def _ranked(by_group: Mapping[GroupKey, Sums]) -> list[GroupKey]:
-    return sorted(by_group, key=lambda key: (-by_group[key].amount_ppt, -by_group[key].tokens, key))
 
 
 def _totals(cells: Mapping[Cell, Sums], side: int) -> dict[Any, Sums]:

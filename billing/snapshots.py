@@ -21,15 +21,23 @@ class TookTooLong(Exception):
 
 @contextmanager
 def one_moment(*, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[None]:
-    """Reads only. Within a transaction of the caller's it is that one's moment."""
-    if connection.in_atomic_block:
+    """Reads only. Within another one, or a transaction of the caller's, it is that one's moment."""
+    if connection.in_atomic_block or _is_in_transaction():
         yield
     elif connection.vendor == "postgresql":
-        yield from _on_postgresql(timeout_seconds)
+        with _on_postgresql(timeout_seconds):
+            yield
     else:
-        yield from _on_sqlite()
+        with _on_sqlite():
+            yield
 
 
+def _is_in_transaction() -> bool:
+    """Of Django's own SQLite knows nothing, of ours Django does not."""
+    return connection.vendor == "sqlite" and bool(connection.connection and connection.connection.in_transaction)
+
+
+@contextmanager
 def _on_postgresql(timeout_seconds: float) -> Iterator[None]:
     try:
         with transaction.atomic():
@@ -45,6 +53,7 @@ def _on_postgresql(timeout_seconds: float) -> Iterator[None]:
         raise
 
 
+@contextmanager
 def _on_sqlite() -> Iterator[None]:
     """Django's own transactions take the write lock at once; this one only looks."""
     with connection.cursor() as cursor:

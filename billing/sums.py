@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
 from django.db import connection
-from django.db.models import F, Sum
 
 from billing.pricing import format_points
 
@@ -14,6 +13,8 @@ from billing.pricing import format_points
 _HALF = 10**9
 _UNIT_COLUMNS = ("input_units", "cache_read_units", "output_units", "page_units", "character_units")
 _SUM_COLUMNS = ("requests", "errors", *_UNIT_COLUMNS)
+COUNTED = (*_SUM_COLUMNS, "amount_ppt")
+"""The columns of a row of sums."""
 
 
 class Sums(NamedTuple):
@@ -57,14 +58,24 @@ class Sums(NamedTuple):
         return Sums(*(mine - theirs for mine, theirs in zip(self, others, strict=True)))
 
 
-def summed() -> dict[str, Any]:
-    """The annotations that `sums_of` reads, as this database adds exactly."""
-    whole = {f"sum_{name}": Sum(name) for name in _SUM_COLUMNS}
+def sum_columns() -> list[str]:
+    """What SQL with parameters selects over rows of sums, for `sums_of` to read; amounts exact beyond 64 bits."""
     if connection.vendor == "sqlite":
-        return whole | {"sum_high": Sum(F("amount_ppt") / _HALF), "sum_low": Sum(F("amount_ppt") % _HALF)}
-    return whole | {"sum_low": Sum("amount_ppt")}
+        halves = [f"SUM(amount_ppt / {_HALF}) AS high_ppt", f"SUM(amount_ppt %% {_HALF}) AS amount_ppt"]
+        return [*(f"SUM({name}) AS {name}" for name in _SUM_COLUMNS), *halves]
+    return [*(f"SUM({name})::bigint AS {name}" for name in _SUM_COLUMNS), "SUM(amount_ppt) AS amount_ppt"]
 
 
-def sums_of(row: Mapping[str, Any]) -> Sums:
-    amount_ppt = int(row.get("sum_high") or 0) * _HALF + int(row["sum_low"] or 0)
-    return Sums(*(int(row[f"sum_{name}"] or 0) for name in _SUM_COLUMNS))._replace(amount_ppt=amount_ppt)
+def by_amount() -> list[str]:
+    """The order of groups over those columns: most points, then most tokens."""
+    tokens = "input_units + cache_read_units + output_units DESC"
+    if connection.vendor == "sqlite":
+        return [f"high_ppt + amount_ppt / {_HALF} DESC", f"amount_ppt %% {_HALF} DESC", tokens]
+    return ["amount_ppt DESC", tokens]
+
+
+def sums_of(row: Sequence[Any]) -> Sums:
+    """One row of `sum_columns`."""
+    *counts, low_ppt = row
+    high_ppt = counts.pop() if len(counts) > len(_SUM_COLUMNS) else 0
+    return Sums._make((*counts, high_ppt * _HALF + int(low_ppt)))

@@ -19,6 +19,7 @@ from billing.quota_notices import warn_teams
 from billing.rating import rate_waiting
 from billing.reconciliation import reconcile
 from billing.retention import MIN_KEEP_DAYS, kept_from, prune
+from billing.statement_mail import mail_statements
 from config.celery import app
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,11 @@ def rate_unrated(max_batches: int = MAX_BATCHES) -> None:
 @app.task(name="billing.warn_of_quotas", ignore_result=True)
 def warn_of_quotas() -> None:
     warn_teams(now=timezone.now())
+
+
+@app.task(name="billing.mail_statements", ignore_result=True)
+def mail_due_statements() -> None:
+    mail_statements(now=timezone.now())
 
 
 @app.task(name="billing.sum_days", ignore_result=True)
@@ -77,6 +83,7 @@ def prune_request_log() -> None:
 app.conf.beat_schedule |= {
     "warn-of-quotas": {"task": "billing.warn_of_quotas", "schedule": 30.0, "options": {"expires": 30}},
     "sum-days": {"task": "billing.sum_days", "schedule": 300.0, "options": {"expires": 300}},
+    "mail-statements": {"task": "billing.mail_statements", "schedule": 900.0, "options": {"expires": 900}},
     "reconcile": {"task": "billing.reconcile", "schedule": crontab(hour="2", minute="17"), "options": NIGHTLY},
     "prune-request-log": {"task": "billing.prune", "schedule": crontab(hour="3", minute="17"), "options": NIGHTLY},
 }

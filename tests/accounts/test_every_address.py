@@ -58,7 +58,12 @@ ADDRESSES: dict[str, tuple[str, str | Right]] = {
     "accounts:end_session": ("POST", SIGNED_IN),
     "accounts:delete_account": ("GET", SIGNED_IN),
     "billing:usage": ("GET", SIGNED_IN),
-    "billing:export": ("GET", SIGNED_IN),
+    "billing:export_csv": ("GET", SIGNED_IN),
+    "billing:export_json": ("GET", SIGNED_IN),
+    "billing:export_requests": ("GET", SIGNED_IN),
+    "billing:statements": ("GET", SIGNED_IN),
+    "billing:statement": ("GET", SIGNED_IN),
+    "billing:statement_readers": ("POST", Right.CHANGE_SETTINGS),
     "billing:requests": ("GET", SIGNED_IN),
     "billing:request": ("GET", SIGNED_IN),
     "gateway:endpoints": ("GET", Right.READ),
@@ -235,6 +240,7 @@ def world(make_person: MakePerson, make_team: MakeTeam) -> World:
 
 
 NOWHERE = {
+    "month": "2026-11",
     "conversation_id": uuid.UUID(int=0),
     "turn_id": 0,
     "document_id": uuid.UUID(int=0),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from io import StringIO
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -23,7 +23,7 @@ from billing.models import DayRollup, Rollup, SummedDay
 from billing.rates import load_rates
 from billing.reconciliation import reconcile
 from billing.report_models import Level, Summary, SummedMonth
-from billing.reports import GroupBy, Sums, UsageQuery
+from billing.reports import GroupBy, UsageQuery
 from tests.billing.factories import make_rate, make_record, rate_all
 
 # New York's clock goes back on 1 November 2026: a day of 25 hours.
@@ -33,7 +33,13 @@ ZONES = ["America/New_York", "Asia/Kathmandu", "Asia/Shanghai", "Australia/Lord_
 # Clocks change in it, and months begin.
 SPRING = datetime(2026, 2, 25, tzinfo=UTC)
 DAYS = 45
-VALUES = {GroupBy.KEY: 3, GroupBy.MEMBER: 1, GroupBy.MODEL: "m1", GroupBy.ENDPOINT: "chat", GroupBy.SOURCE: "api"}
+VALUES: dict[GroupBy, str | int] = {
+    GroupBy.KEY: 3,
+    GroupBy.MEMBER: 1,
+    GroupBy.MODEL: "m1",
+    GroupBy.ENDPOINT: "chat",
+    GroupBy.SOURCE: "api",
+}
 
 
 @pytest.fixture
@@ -53,9 +59,9 @@ def cells(team: Team, zone: str, interval: Interval = Interval.DAY, **options: A
 
 
 def readable_from_days(team: Team) -> int:
-    """What a report of the team's own zone still says once the quarter hours are gone."""
+    """What a report by key of the team's own zone still says once the quarter hours are gone."""
     Rollup.objects.filter(team_id=team.pk).delete()
-    report = UsageQuery(team.pk, START, END, ZoneInfo(team.time_zone)).run()
+    report = UsageQuery(team.pk, START, END, ZoneInfo(team.time_zone), group_by=(GroupBy.KEY,)).run()
     return report.total.requests
 
 
@@ -77,14 +83,15 @@ def test_a_day_is_summed_when_it_has_been_over_for_a_while(team: Team) -> None:
     assert sum_days(now=midnight + timedelta(hours=2)) == 1
 
 
-def test_a_month_is_summed_once_all_its_days_are(team: Team) -> None:
+def test_a_month_grows_by_its_days_and_is_read_alone(team: Team) -> None:
     use(team, [10, 40])
-    new_year = datetime(2026, 11, 1, 4, tzinfo=UTC)
-    sum_days(now=new_year + timedelta(hours=1))
-    assert SummedMonth.objects.count() == 0
-    sum_days(now=new_year + timedelta(hours=2))
+    november = datetime(2026, 11, 1, 4, tzinfo=UTC)
+    sum_days(now=november + timedelta(hours=1))
     month = SummedMonth.objects.get()
-    assert (month.starts_at, month.ends_at, month.is_stale) == (datetime(2026, 10, 1, 4, tzinfo=UTC), new_year, False)
+    assert (month.starts_at, month.ends_at) == (datetime(2026, 10, 1, 4, tzinfo=UTC), november - timedelta(days=1))
+    sum_days(now=november + timedelta(hours=2))
+    month.refresh_from_db()
+    assert (month.ends_at, month.is_stale) == (november, False)
     # A report of all October reads the month alone.
     DayRollup.objects.all().delete()
     Summary.objects.exclude(level__gte=Level.MODEL_MONTH).delete()
@@ -95,15 +102,61 @@ def test_a_month_is_summed_once_all_its_days_are(team: Team) -> None:
     assert replace(october, group_by=(GroupBy.KEY, GroupBy.MODEL)).run().total.requests == 2
 
 
+def test_of_a_busy_day_the_hours_so_far_are_summed(team: Team) -> None:
+    midnight = datetime(2026, 11, 3, 5, tzinfo=UTC)
+    Rollup.objects.bulk_create(
+        Rollup(team_id=team.pk, quarter_at=midnight + number % 24 * QUARTER, key_id=number, model="m", requests=1)
+        for number in range(3_000)
+    )
+    day = SummedDay.objects.filter(starts_at=midnight)
+    sum_days(now=midnight + timedelta(hours=3, minutes=50))
+    assert not day.exists()
+    sum_days(now=midnight + timedelta(hours=5, minutes=50))
+    assert day.get().ends_at == midnight + timedelta(hours=3)
+    before = cells(team, team.time_zone, group_by=(GroupBy.KEY,))
+    assert sum(sums.requests for sums in before.values()) == 3_000
+    # Once the quarter hours are gone, what was summed is still there.
+    Rollup.objects.filter(quarter_at__lt=midnight + timedelta(hours=3)).delete()
+    assert cells(team, team.time_zone, group_by=(GroupBy.KEY,)) == before
+    Rollup.objects.bulk_create(
+        Rollup(team_id=team.pk, quarter_at=midnight + number * QUARTER, key_id=number % 2, model="m", requests=2)
+        for number in range(96)
+    )
+    mark_stale({(team.pk, midnight)})
+    sum_days(now=midnight + timedelta(hours=26))
+    assert day.get().ends_at == midnight + timedelta(days=1)
+    whole = cells(team, team.time_zone, group_by=(GroupBy.KEY,))
+    SummedDay.objects.all().delete()
+    assert cells(team, team.time_zone, group_by=(GroupBy.KEY,)) == whole
+
+
+def test_a_month_of_which_most_is_wanted_is_read_less_the_rest(team: Team) -> None:
+    """Key 0 is used on the days that are taken away alone: nothing is left of it."""
+    use(team, [27, 50, 51])
+    sum_days(now=NOW)
+    zone = ZoneInfo(team.time_zone)
+    for first, last in ((date(2026, 10, 3), date(2026, 10, 31)), (date(2026, 10, 1), date(2026, 10, 30))):
+        query = UsageQuery.for_days(team.pk, first, last, zone, group_by=(GroupBy.KEY,))
+        ranked, groups, total = query.ranked(), query.of_groups([(0,), (1,)]).by_group, query.total()
+        assert (total, groups) == (query.run().total, query.run().by_group)
+        assert [group.key for group in ranked] == list(query.run().ranked)
+    Rollup.objects.all().delete()
+    DayRollup.objects.all().delete()
+    Summary.objects.filter(level=Level.KEY_DAY, starts_at__lt=datetime(2026, 10, 31, 4, tzinfo=UTC)).delete()
+    but_the_last = UsageQuery.for_days(team.pk, date(2026, 10, 1), date(2026, 10, 30), zone, group_by=(GroupBy.KEY,))
+    assert [group.key for group in but_the_last.ranked()] == [(1,)]
+
+
 def test_what_comes_late_makes_its_month_wait_for_the_day(team: Team) -> None:
     use(team, [10])
     sum_days(now=NOW)
-    assert len(summed_months(team.pk, SPRING, END)) == 1
+    october = [datetime(2026, 10, 1, 4, tzinfo=UTC)]
+    assert list(summed_months(team.pk, SPRING, NOW))[:1] == october
     use(team, [11])
-    assert summed_months(team.pk, SPRING, END) == {}
+    assert list(summed_months(team.pk, SPRING, NOW))[:1] != october
     sum_days(now=NOW)
-    assert len(summed_months(team.pk, SPRING, END)) == 1
-    month = Summary.objects.filter(level=Level.MODEL_MONTH)
+    assert list(summed_months(team.pk, SPRING, NOW))[:1] == october
+    month = Summary.objects.filter(level=Level.MODEL_MONTH, starts_at__in=october)
     assert month.aggregate(total=Sum("requests"))["total"] == 2
 
 
@@ -146,7 +199,7 @@ def test_a_team_that_moves_has_its_days_summed_anew(team: Team) -> None:
 def test_a_run_gives_way_and_the_next_goes_on(team: Team) -> None:
     use(team, [10, 90])
     assert [sum_days(now=NOW, limit=20) for _ in range(3)] == [20, 15, 0]
-    assert SummedMonth.objects.filter(is_stale=False).count() == 1
+    assert SummedMonth.objects.filter(is_stale=False).count() == 2
 
 
 def test_a_team_whose_sums_do_not_fit_keeps_nobody_else_waiting(team: Team, caplog: pytest.LogCaptureFixture) -> None:
@@ -207,16 +260,35 @@ class SummedReports(TestCase):
         groups = data.draw(st.lists(st.sampled_from(GroupBy), min_size=1, max_size=2, unique=True))
         zone = ZoneInfo(data.draw(st.sampled_from(ZONES)))
         query = UsageQuery(team.pk, start, start + length * QUARTER, zone, interval, tuple(groups), named)
-        found, overview = query.run(), query.overview(top=2)
+        found = query.run()
         in_parts = [part.run() for part in query.parts(groups=10_000)]
+        ranked = query.ranked()
         SummedDay.objects.all().delete()
         SummedMonth.objects.all().delete()
         plain = query.run()
         assert found.cells == plain.cells
-        assert (overview.by_bucket, overview.by_group) == (plain.by_bucket, plain.by_group)
-        assert overview.total == plain.total == query.total()
-        assert overview.cells.items() <= plain.cells.items()
-        assert {cell[1] for cell in plain.cells if cell[1] in overview.ranked[:2]} <= {
-            cell[1] for cell in overview.cells
-        }
-        assert Sums.of([Sums(), *(part.total for part in in_parts)]) == plain.total
+        assert found.total == plain.total == query.total()
+        assert [group.key for group in ranked] == list(plain.ranked)
+        assert {cell: sums for part in in_parts for cell, sums in part.cells.items()} == plain.cells
+
+    @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.data())
+    def test_what_a_page_shows_is_part_of_the_whole_report(self, data: st.DataObject) -> None:
+        team = Team.objects.create(name="A", time_zone=data.draw(st.sampled_from(ZONES)))
+        make_rollups(team, data.draw(st.lists(st.integers(0, 5 * 96), min_size=1, max_size=60)))
+        sum_days(now=SPRING + timedelta(days=3))
+        by = data.draw(st.sampled_from(GroupBy))
+        narrow = data.draw(st.lists(st.sampled_from(GroupBy), max_size=2, unique=True))
+        query = UsageQuery(
+            team.pk, SPRING, SPRING + timedelta(days=5), ZoneInfo(team.time_zone), group_by=(by,),
+            filters={by: VALUES[by] for by in narrow},
+        )  # fmt: skip
+        whole, shown = query.run(), query.overview(drawn=2, listed=3)
+        assert (shown.by_bucket, shown.total, shown.count) == (whole.by_bucket, whole.total, whole.count)
+        assert shown.ranked[:3] == whole.ranked[:3]
+        assert {key: whole.by_group[key] for key in shown.ranked} == shown.by_group
+        drawn = {cell: sums for cell, sums in whole.cells.items() if cell[1] in whole.ranked[:2]}
+        assert drawn.items() <= shown.cells.items() <= whole.cells.items()
+        held = query.of_groups(whole.ranked[1:3])
+        assert held.by_bucket == whole.by_bucket
+        assert all(held.by_group[key] == whole.by_group[key] for key in whole.ranked[1:3])
