@@ -30,10 +30,15 @@ class KeyChanged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class IssuedKey:
-    """A new key with its secret, which exists nowhere else and is shown once."""
+    """A new key with its secret, which exists nowhere else and is shown once.
+
+    `told`: whether every process has heard. One that has not may go on accepting the secret before until it does; the
+    new one is to be shown all the same, or nobody would ever have it.
+    """
 
     key: ApiKey
     secret: str
+    told: bool = True
 
     def __repr__(self) -> str:
         return f"IssuedKey(key={self.key!r})"
@@ -86,8 +91,7 @@ def issue_key(
         key = ApiKey.objects.create(team=team, created_by=created_by, name=name, **_columns(secret), **asdict(chosen))
         record(actor=actor, action=Action.KEY_CREATED, team=team, object=key, details=_noted(KeyTerms(), chosen))
     # A process may remember that this digest opens nothing.
-    key_epoch.bump()
-    return IssuedKey(key, secret)
+    return IssuedKey(key, secret, told=_told())
 
 
 def rotate_key(*, key: ApiKey, grace_seconds: int, actor: Actor = SYSTEM) -> IssuedKey:
@@ -112,9 +116,9 @@ def rotate_key(*, key: ApiKey, grace_seconds: int, actor: Actor = SYSTEM) -> Iss
             object=key,
             details={"from": key.hint, "to": _hint(secret), "grace_seconds": grace},
         )
-    key_epoch.bump()
+    told = _told()
     key.refresh_from_db()
-    return IssuedKey(key, secret)
+    return IssuedKey(key, secret, told)
 
 
 def revoke_key(*, key: ApiKey, actor: Actor = SYSTEM) -> None:
@@ -173,6 +177,14 @@ def _update(
     key_epoch.bump()
     key.refresh_from_db()
     return bool(changed)
+
+
+def _told() -> bool:
+    try:
+        key_epoch.bump()
+    except key_epoch.NotTold:
+        return False
+    return True
 
 
 def _new_secret() -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
+from django.conf import LazySettings
 from django.utils import timezone
 
 from accounts import key_epoch
@@ -26,6 +27,7 @@ from accounts.keys import (
 )
 from accounts.models import ApiKey, AuditEntry, KeyState
 from tests.accounts.conftest import MakeTeam
+from tests.services import free_port
 
 DAY = 86_400
 MEI = Actor(7, "Mei", "203.0.113.9")
@@ -174,3 +176,23 @@ def test_a_change_that_changes_nothing_is_no_entry(issued: IssuedKey) -> None:
     disable_key(key=issued.key)
     actions = list(AuditEntry.objects.order_by("id").values_list("action", flat=True))
     assert actions == ["key.created", "key.disabled"]
+
+
+@pytest.fixture
+def redis_is_away(settings: LazySettings) -> Iterator[None]:
+    settings.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
+    key_epoch._redis.cache_clear()
+    yield
+    key_epoch._redis.cache_clear()
+
+
+@pytest.mark.usefixtures("redis_is_away")
+def test_a_secret_is_handed_out_though_redis_cannot_be_told(issued: IssuedKey) -> None:
+    """Committed and never shown it would be nobody's; revoking says instead that not all were told."""
+    new = rotate_key(key=issued.key, grace_seconds=0)
+    assert (new.told, opens(new.secret), opens(issued.secret)) == (False, issued.key.pk, None)
+    another = issue_key(team=issued.key.team, created_by=None, name="another")
+    assert (another.told, opens(another.secret)) == (False, another.key.pk)
+    with pytest.raises(key_epoch.NotTold):
+        revoke_key(key=new.key)
+    assert opens(new.secret) is None

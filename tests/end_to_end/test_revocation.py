@@ -95,7 +95,18 @@ def test_a_narrower_scope_binds_at_once(site: Site) -> None:
     assert site.statuses(secret) == [200, 200, 200]
 
 
-def test_under_load_of_three_processes_no_request_begun_after_the_answer_is_let_in(site: Site) -> None:
+def test_another_limit_binds_at_once(site: Site) -> None:
+    address, secret = site.new_key()
+    assert site.statuses(secret) == [200, 200, 200]
+    site.post(f"{address}change/", name="batch", rpm_limit="1")
+    # Counted from then on, by all three together.
+    assert site.statuses(secret) == [200, 429, 429]
+    site.post(f"{address}change/", name="batch", rpm_limit="0")
+    assert site.statuses(secret) == [200, 200, 200]
+
+
+def refused_under_load(site: Site, *, answer: int) -> None:
+    """Six clients call through all processes while a new key is revoked, which the page answers so."""
     address, secret = site.new_key()
     revoked = threading.Event()
     enough = [threading.Event() for _ in site.webs]
@@ -123,7 +134,7 @@ def test_under_load_of_three_processes_no_request_begun_after_the_answer_is_let_
         caller.start()
     for warm in enough:
         assert warm.wait(60)
-    assert site.post(f"{address}revoke/").status_code == 302
+    assert site.post(f"{address}revoke/").status_code == answer
     revoked.set()
     for caller in callers:
         caller.join(60)
@@ -131,8 +142,12 @@ def test_under_load_of_three_processes_no_request_begun_after_the_answer_is_let_
     assert site.statuses(secret) == [401, 401, 401]
 
 
+def test_under_load_of_three_processes_no_request_begun_after_the_answer_is_let_in(site: Site) -> None:
+    refused_under_load(site, answer=302)
+
+
 def test_without_redis_keys_are_read_from_the_database(site: Site) -> None:
-    """The last of the module: Redis does not come back."""
+    """From here on Redis is away: it does not come back."""
     address, secret = site.new_key()
     assert site.statuses(secret) == [200, 200, 200]
     site.stop_redis()
@@ -140,3 +155,7 @@ def test_without_redis_keys_are_read_from_the_database(site: Site) -> None:
     answer = site.post(f"{address}revoke/")
     assert (answer.status_code, "could not be told" in answer.text) == (503, True)
     assert site.statuses(secret) == [401, 401, 401]
+
+
+def test_without_redis_and_under_load_no_request_begun_after_the_answer_is_let_in(site: Site) -> None:
+    refused_under_load(site, answer=503)

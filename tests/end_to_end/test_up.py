@@ -7,11 +7,13 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests import secrecy
 from tests.installation import PRODUCT_VARIABLES, ROOT
 from tests.services import free_port, wait_until
 
@@ -56,8 +58,10 @@ class Up:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """The key and the password are printed once, and kept in nothing that the command leaves there."""
+    yield tmp_path
+    secrecy.check_folder(tmp_path / "var")
 
 
 def test_it_serves_stops_all_its_processes_and_finds_everything_again(folder: Path) -> None:
@@ -66,7 +70,9 @@ def test_it_serves_stops_all_its_processes_and_finds_everything_again(folder: Pa
     secret = re.search(r"rc-[0-9a-f]{48}", output)
     assert secret, output
     assert f"is up at http://localhost:{first.port}" in output
-    assert re.search(r"sign in +owner@localhost +password \S+", output)
+    password = re.search(r"sign in +owner@localhost +password (\S+)", output)
+    assert password, output
+    secrecy.is_secret(password[1])
     assert "the demo backend answers, which is no model" in output
     assert _chat(first, secret[0]) == 200
     children = first.children()
