@@ -9,16 +9,20 @@ from typing import Any, cast
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
+from django.conf import settings
 from django.core.asgi import get_asgi_application
 
 django_application = get_asgi_application()
 
 from config import tracing
 from gateway.app import PREFIXES
-from gateway.app import application as gateway_application
+from gateway.app import application as models_application
+from gateway.cors import with_cors
 from gateway.http import Receive, Scope, Send
 from gateway.runtime import Runtime, RuntimeSettings, set_runtime
 from playground import generation, own_tasks
+
+gateway_application = with_cors(models_application, origins=settings.CORS_ALLOWED_ORIGINS)
 
 
 async def lifespan(receive: Receive, send: Send) -> None:

@@ -206,6 +206,16 @@ DISCONNECT_POLICY = env.choice(
     ["drain", "cancel"],
     help="What happens upstream when a streaming client leaves: drain or cancel.",
 )
+DISCONNECT_DRAIN_SECONDS = env.integer(
+    "DISCONNECT_DRAIN_SECONDS", 30, help="How long a stream that is drained is read on at most after its client left."
+)
+KEEP_ALIVE_SECONDS = env.integer(
+    "KEEP_ALIVE_SECONDS", 15, minimum=1, help="Silence within a stream after which a keep-alive goes to the client."
+)
+MAX_BODY_MIB = env.integer("MAX_BODY_MIB", 20, minimum=1, help="Largest request body, in MiB.")
+MAX_DOCUMENT_MIB = env.integer(
+    "MAX_DOCUMENT_MIB", 50, minimum=1, help="Largest body of OCR and systemone, and largest document, in MiB."
+)
 JOURNAL_FSYNC: Literal["never", "second", "always"] = env.choice(  # type: ignore[assignment]
     "JOURNAL_FSYNC",
     "second",
@@ -258,6 +268,9 @@ DEDICATED_ALLOW = env.networks(
     help="Private networks in which teams' dedicated endpoints may stand; public addresses always may.",
 )
 
+CORS_ALLOWED_ORIGINS = env.items(
+    "CORS_ALLOWED_ORIGINS", help="Origins whose pages may call /v1 from the browser with a key, comma-separated."
+)
 METRICS_NETWORKS = env.networks(
     "METRICS_NETWORKS", "127.0.0.0/8,::1/128", help="Networks that may read /metrics, comma-separated."
 )

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Collection
 
 import orjson
+from django.conf import settings
 
 from gateway.admission import DEFAULT_OUTPUT_TOKENS, Expected, Ticket
 from gateway.call import Call
@@ -19,7 +20,7 @@ from gateway.schema import ChatRequest, to_json
 from gateway.sse import data_event
 from gateway.upstreams import Upstream
 
-KEEP_ALIVE_SECONDS = 15.0
+KEEP_ALIVE_SECONDS = float(settings.KEEP_ALIVE_SECONDS)
 # A comment and a blank line: clients that follow the standard skip both.
 KEEP_ALIVE = b": keep-alive\n\n"
 MAX_DROPPED_NAMED = 50

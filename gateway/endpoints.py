@@ -13,8 +13,8 @@ from django.utils import timezone
 from accounts import key_epoch
 from accounts.audit import Action, Actor, record
 from accounts.models import Team, User
-from gateway.models import DedicatedEndpoint
 from accounts.sealing import Unreadable
+from gateway.models import DedicatedEndpoint
 
 type Epoch = Callable[[], Awaitable[bytes | None]]
 

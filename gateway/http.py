@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import Any, cast
 
+from django.conf import settings
+
 from gateway.errors import CallError, InvalidRequest
 
 type Scope = dict[str, Any]
@@ -12,7 +14,7 @@ type Receive = Callable[[], Awaitable[dict[str, Any]]]
 type Send = Callable[[dict[str, Any]], Awaitable[None]]
 type Headers = list[tuple[bytes, bytes]]
 
-MAX_BODY_BYTES = 20 * 1024 * 1024
+MAX_BODY_BYTES = settings.MAX_BODY_MIB * 1024 * 1024
 JSON = (b"content-type", b"application/json")
 
 
@@ -23,6 +25,9 @@ class ClientGone(Exception):
 async def read_body(headers: Mapping[bytes, bytes], receive: Receive, *, limit_bytes: int = MAX_BODY_BYTES) -> bytes:
     if int(headers.get(b"content-length", 0)) > limit_bytes:
         raise too_large(limit_bytes)
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        text = "Packed request bodies are not taken: send it without Content-Encoding"
+        raise InvalidRequest(text, status=415, code="unsupported_media_type")
     message = await receive()
     body: bytes = message.get("body", b"")
     if message["type"] == "http.request" and not message.get("more_body"):

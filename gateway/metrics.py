@@ -88,20 +88,20 @@ class _Counts(Collector):
     def collect(self) -> Iterator[Metric]:
         counted = COUNTED
         calls = CounterMetricFamily("tokenfactory_calls", "Finished calls.", labels=["endpoint", "model", "status"])
-        for (endpoint, model, status), count in counted.calls.items():
+        for (endpoint, model, status), count in list(counted.calls.items()):
             calls.add_metric([endpoint, model, str(status)], count)
         yield calls
         tokens = CounterMetricFamily("tokenfactory_tokens", "Tokens used.", labels=["model", "meter"])
-        for model, counts in counted.tokens.items():
+        for model, counts in list(counted.tokens.items()):
             for meter, count in zip(("input", "cache_read", "output"), counts, strict=True):
                 tokens.add_metric([model, meter], count)
         yield tokens
         points = CounterMetricFamily("tokenfactory_points", "Points of finished calls, rounded.", labels=["model"])
-        for model, spent_ppt in counted.spent_ppt.items():
+        for model, spent_ppt in list(counted.spent_ppt.items()):
             points.add_metric([model], spent_ppt / PPT_PER_POINT)
         yield points
         refusals = CounterMetricFamily("tokenfactory_refusals", "Calls refused by a limit.", labels=["code"])
-        for code, count in counted.refusals.items():
+        for code, count in list(counted.refusals.items()):
             refusals.add_metric([code], count)
         yield refusals
         yield counted.first_byte.metric("tokenfactory_first_byte_seconds", "Time to the first byte of an answer.")

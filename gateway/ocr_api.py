@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from django.conf import settings
 
 from billing.models import Outcome
 from gateway import lenient_json, mineru
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from gateway.app import Request
     from gateway.runtime import Runtime
 
-MAX_BODY_BYTES = 50 * 1024 * 1024
+MAX_BODY_BYTES = settings.MAX_DOCUMENT_MIB * 1024 * 1024
 GUARD = PUBLIC_ONLY
 PDF = "application/pdf"
 # By their first bytes: what a server or a browser calls a file is not always what it is.

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.conf import settings
+
 from gateway.catalog import Endpoint
 from gateway.data_url import data_url, read_data_url
 from gateway.document_limits import MAX_PAGES
 from gateway.errors import InvalidRequest
 from gateway.fields import FindModel, Json, anything, flag, rebuild, refusal, served_model, text
 
-MAX_DOCUMENT_BYTES = 50 * 1024 * 1024
+MAX_DOCUMENT_BYTES = settings.MAX_DOCUMENT_MIB * 1024 * 1024
 MAX_PAGE_NUMBER = 100_000
 MAX_URL_CHARACTERS = 8_192
 _RANGE = re.compile(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?", re.ASCII)

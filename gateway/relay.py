@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 import httpx
+from django.conf import settings
 
 from billing.models import Outcome
 from gateway.admission import Ticket
@@ -32,7 +33,7 @@ from gateway.transport import Exchange, Transport
 from gateway.upstreams import Upstream, Upstreams
 
 CLIENT_GONE_STATUS = 499
-DRAIN_LIMIT_SECONDS = 30.0
+DRAIN_LIMIT_SECONDS = float(settings.DISCONNECT_DRAIN_SECONDS)
 READ_OUT_SECONDS = 1.0
 # What a replica says when it cannot serve at the moment; another one may.
 RETRIED_STATUSES = frozenset({502, 503})
@@ -159,8 +160,8 @@ class Answer:
         try:
             exchange = await self._unless_ended(self._relay.transport.ask(request))
         except httpx.HTTPError as error:
-            upstream.failed()
             failure = upstream_failure(error)
+            upstream.failed(failure.message)
             if isinstance(failure, UpstreamTimeout):
                 raise failure from error
             return failure
@@ -173,7 +174,7 @@ class Answer:
         if exchange.status not in RETRIED_STATUSES:
             upstream.succeeded()
             raise refusal
-        upstream.failed()
+        upstream.failed(f"{refusal.status}: {refusal.message}"[:500])
         return refusal
 
     def _take(self, upstream: Upstream) -> None:
@@ -246,8 +247,7 @@ class Answer:
             self._interrupt(Outcome.STOPPED)
 
     def abandon(self) -> None:
-        """Whoever began it failed before entering it."""
-        self._settle(RuntimeError("not entered"))
+        self._settle(RuntimeError("whoever began it failed before entering it"))
 
     @property
     def request_id(self) -> uuid.UUID:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import orjson
+from django.conf import settings
 
 from gateway import lenient_json
 from gateway.admission import BYTES_PER_TOKEN, Expected
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from gateway.app import Request
     from gateway.runtime import Runtime
 
-MAX_BODY_BYTES = 50 * 1024 * 1024
+MAX_BODY_BYTES = settings.MAX_DOCUMENT_MIB * 1024 * 1024
 # For setting points aside: base64 says nothing of how many tokens a picture or a video takes.
 TOKENS_PER_MEDIUM = 1_000
 

@@ -69,7 +69,7 @@ def process_state() -> ProcessState | None:
 
 
 def _state(upstream: Upstream, now: float) -> UpstreamState:
-    served, failed_at = upstream.served_as, getattr(upstream, "failed_at", 0.0)
+    served, failed_at = upstream.served_as, upstream.failed_at
     return UpstreamState(
         name=upstream.name,
         kind=upstream.kind.value,
@@ -80,7 +80,7 @@ def _state(upstream: Upstream, now: float) -> UpstreamState:
         max_concurrency=upstream.max_concurrency,
         failures=upstream.failures,
         rests_seconds=max(0, round(upstream.rests_until - now)) if upstream.rests_until else 0,
-        last_failure=getattr(upstream, "last_failure", ""),
+        last_failure=upstream.last_failure,
         failed_at=datetime.fromtimestamp(failed_at, UTC) if failed_at else None,
     )
 

@@ -71,6 +71,9 @@ class Upstream:
     in_flight: int = 0
     # After failures in a row the replica rests; then one call tries it, and the others wait for what it learns.
     failures: int = 0
+    # For people: what failed last, at what Unix time.
+    last_failure: str = ""
+    failed_at: float = 0.0
     rests_until: float = 0.0
     trying: bool = False
     _models_url: httpx.URL = field(init=False, repr=False)
@@ -126,11 +129,15 @@ class Upstream:
         self.rests_until = 0.0
         self.trying = False
 
-    def failed(self) -> None:
+    def failed(self, why: str = "") -> None:
         """Rest for 1, 2, 4 … up to 30 s; whoever asks for a model then gets another replica."""
+        self.noted(why)
         self.failures += 1
         self.rests_until = time.monotonic() + min(MAX_REST_SECONDS, 2.0 ** (self.failures - 1))
         self.trying = False
+
+    def noted(self, failure: str) -> None:
+        self.last_failure, self.failed_at = failure, time.time()
 
     def reconfigured(self, new: Upstream) -> Upstream:
         """This server with another configuration of the same name and address."""
@@ -247,9 +254,12 @@ class Upstreams:
             async with asyncio.timeout(2 * DISCOVERY_TIMEOUT_SECONDS):
                 await upstream.discover(self._transport)
         except (httpx.HTTPError, ValueError, TimeoutError) as error:
-            # What it served before stays: a missed look at the list is no reason to refuse calls.
-            if not upstream.served_as:
-                log.warning("upstream %s at %s: %s", upstream.name, upstream.base_url, error)
+            failure = f"/models: {error or 'no answer in time'}"
+            # What it served before stays: a missed look at the list is no reason to refuse calls. It is looked for
+            # every second until it is there, and said when something has changed.
+            if not upstream.served_as and upstream.last_failure != failure:
+                log.warning("upstream %s at %s: %s", upstream.name, upstream.base_url, failure)
+            upstream.noted(failure)
 
     def _index(self) -> None:
         serving: defaultdict[str, list[Upstream]] = defaultdict(list)
@@ -323,8 +333,15 @@ def _read_entry(entry: Mapping[str, Any], where: str) -> Upstream:
         api_key=os.environ.get(variable, "").strip() if variable else "",
         served_as=served_as,
         discovers=not served_as,
-        max_concurrency=entry.get("max_concurrency", 0),
+        max_concurrency=_limit(entry, where),
     )
+
+
+def _limit(entry: Mapping[str, Any], where: str) -> int:
+    limit: int = entry.get("max_concurrency", 0)
+    if limit < 0:
+        raise UpstreamsError(f"{where}: max_concurrency must be at least 0, which is no limit")
+    return limit
 
 
 def _read_model(model: Any, where: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from playwright.sync_api import Request, expect
+from playwright.sync_api import Dialog, Request, expect
 
 from tests.browser.conftest import Open
 from tests.browser.keyboard import PATIENCE_MS
@@ -45,7 +45,11 @@ def test_a_hostile_corpus_does_nothing(open_page: Open, site: WebProcess, demo_i
             elsewhere.append(request.url)
 
     page.on("request", note)
-    page.on("dialog", lambda dialog: (spoken.append(dialog.message), dialog.dismiss()))
+    def dismiss(dialog: Dialog) -> None:
+        spoken.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
     page.goto(f"/playground/c/{conversation}/")
     while page.locator(".chat-earlier").count():
         before = page.locator(".turn").count()
