@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 
 import pytest
 
-from gateway import wrong_keys
 from gateway.credentials import KeyRing, KnownKey
 from gateway.errors import RateLimited, Unauthorized
 from gateway.wrong_keys import WrongKeys
@@ -26,7 +26,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return KnownKey(epoch, CALLER, None) if digest == _digest(GOOD) else None
 
     monkeypatch.setattr("gateway.credentials._look_up", look_up)
-    monkeypatch.setattr(wrong_keys.time, "time", lambda: 1_790_000_015.0)
+    monkeypatch.setattr(time, "time", lambda: 1_790_000_015.0)
     return seen
 
 
@@ -76,11 +76,11 @@ def test_all_of_one_subscribers_ipv6_is_one_address(looked_up: list[str]) -> Non
 
 def test_the_next_minute_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = WrongKeys(1)
-    monkeypatch.setattr(wrong_keys.time, "time", lambda: 1_790_000_015.0)
+    monkeypatch.setattr(time, "time", lambda: 1_790_000_015.0)
     wrong.try_from("192.0.2.1")
     with pytest.raises(RateLimited) as refusal:
         wrong.try_from("192.0.2.1")
     # 1,790,000,015 is 35 s into its minute.
     assert (b"retry-after", b"25") in refusal.value.headers
-    monkeypatch.setattr(wrong_keys.time, "time", lambda: 1_790_000_040.0)
+    monkeypatch.setattr(time, "time", lambda: 1_790_000_040.0)
     wrong.try_from("192.0.2.1")
