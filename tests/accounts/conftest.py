@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import count
 
 import pytest
+from django.core.cache import cache
 from django.test import Client
 
 from accounts.models import Membership, Role, Team, User
@@ -17,6 +18,12 @@ PASSWORD = is_secret("violet-harbour-42")
 type MakePerson = Callable[..., User]
 type MakeTeam = Callable[..., Team]
 type SignIn = Callable[..., Client]
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_throttled() -> None:
+    """Throttles count in the cache, which outlives a test: many tests sign in within a minute from one address."""
+    cache.clear()
 
 
 @pytest.fixture

@@ -181,7 +181,7 @@ def test_points_of_thirty_days_are_drawn_by_day(browser: Client, team: Team, per
     for owner, days, amount in ((key, 0, 10**11), (key, 29, 5 * 10**10), (key, 31, 10**12), (other, 1, 10**9)):
         Rollup.objects.create(
             quarter_at=now - timedelta(days=days), team_id=team.pk, key_id=owner.pk, model="m", endpoint="chat",
-            source="api", amount_ppt=amount,
+            source="api", requests=1, amount_ppt=amount,
         )  # fmt: skip
     page = browser.get(f"/keys/{key.pk}/").content.decode()
     assert "0.15 points in the last 30 days, by day" in page
