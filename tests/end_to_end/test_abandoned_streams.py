@@ -146,7 +146,8 @@ def test_a_thousand_abandoned_streams_leave_nothing_behind(site: Site) -> None:
     before = _settled(site)
     _abandon(site, count=STREAMS, seed=2)
     after = _settled(site)
-    assert Counter(after.tasks) == Counter(before.tasks)
+    # One that ran since the start may have ended.
+    assert Counter(after.tasks) - Counter(before.tasks) == Counter()
     assert (after.busy, site.in_flight) == (0, 0)
     # What is still open is the pool, whose size is the most that were in use at once.
     assert after.open == site.upstream.open_connections < 4 * AT_ONCE
