@@ -28,7 +28,7 @@ CONVERSATIONS_A_PAGE = 30
 FOUND_AT_MOST = 50
 PINNED_AT_MOST = 50
 # What is read first is there at once; what stands above it comes when one scrolls up to it.
-TURNS_AT_FIRST = 12
+TURNS_AT_FIRST = 8
 TURNS_A_PAGE = 20
 
 

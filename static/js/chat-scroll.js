@@ -33,7 +33,9 @@ if (following) toEnd();
 // -- earlier messages come when one scrolls up to them ---------------------------------------------
 
 const upwards = new IntersectionObserver((entries) => {
-  for (const { isIntersecting, target } of entries) if (isIntersecting && scroller.scrollTop > 0) target.click();
+  // Short messages may leave room above them; otherwise one scrolls up to the button first.
+  const wanted = scroller.scrollTop > 0 || scroller.scrollHeight <= scroller.clientHeight;
+  for (const { isIntersecting, target } of entries) if (isIntersecting && wanted) target.click();
 }, { root: scroller, rootMargin: "200px 0px 0px" });
 
 function watch() {

@@ -147,7 +147,7 @@ def test_tools_json_pictures_and_the_request_as_code(open_page: Open, variant: d
 
     # The very request as code, in every dialect.
     keys.use("[data-opens='#code-dialog']")
-    expect(page.locator("#panel-curl")).to_contain_text("base64 -w0 picture-")
+    expect(page.locator("#panel-curl")).to_contain_text("data:image/png;base64,'\"$(base64")
     keys.go("#tab-curl")
     keys.press("ArrowRight", "ArrowRight")
     expect(page.locator("#panel-anthropic")).to_contain_text("from anthropic import Anthropic")

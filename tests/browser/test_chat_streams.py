@@ -97,8 +97,8 @@ def test_a_lost_network_loses_nothing(open_page: Open, demo_installation: Instal
     expect(page.locator("#id_message")).to_have_value("typed without a network")
     page.context.set_offline(False)
     page.press("#id_message", "Enter")
+    expect(page.locator(".turn-answer")).to_have_count(2, timeout=PATIENCE_MS)
     ended(page)
-    assert page.locator(".turn-answer").count() == 2
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ def test_a_hostile_corpus_does_nothing(open_page: Open, site: WebProcess, demo_i
             elsewhere.append(request.url)
 
     page.on("request", note)
+
     def dismiss(dialog: Dialog) -> None:
         spoken.append(dialog.message)
         dialog.dismiss()
