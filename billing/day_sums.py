@@ -83,8 +83,10 @@ def _sum_team(team: Team, closed: datetime, *, limit: int) -> int:
     _forget_other_days(team.pk, zone)
     days = list(islice(_missing_days(team.pk, zone, closed), limit))
     _note(SummedDay, team.pk, days)
-    for day in days:
-        _sum_day(team.pk, day)
+    _pass_empty_days(team.pk, days)
+    noted = SummedDay.objects.filter(team_id=team.pk, starts_at__in=[start for start, _ in days])
+    for day in list(noted.filter(is_stale=True).order_by("starts_at")):
+        _sum_day(team.pk, (day.starts_at, day.ends_at))
     months = list(_missing_months(team.pk, zone))
     _note(SummedMonth, team.pk, months)
     for month in months:
@@ -178,6 +180,18 @@ def _note[M: (SummedDay, SummedMonth)](model: type[M], team_id: int, spans: Sequ
 
 
 # -- summing ------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def _pass_empty_days(team_id: int, days: Sequence[Span]) -> None:
+    """Days of which there is nothing, neither in the rollups nor summed before: all at once."""
+    noted = SummedDay.objects.filter(team_id=team_id, starts_at__in=[start for start, _ in days])
+    list(noted.select_for_update().order_by("starts_at"))
+    of_team = {"team_id": team_id}
+    used = Rollup.objects.filter(quarter_at__gte=OuterRef("starts_at"), quarter_at__lt=OuterRef("ends_at"), **of_team)
+    summed = DayRollup.objects.filter(day_at=OuterRef("starts_at"), **of_team)
+    empty = noted.exclude(Exists(used)).exclude(Exists(summed)).values_list("pk", flat=True)
+    SummedDay.objects.filter(pk__in=list(empty)).update(is_stale=False)
 
 
 @transaction.atomic
