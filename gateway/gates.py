@@ -140,7 +140,7 @@ class LocalGates:
             if len(calls) >= window.limit:
                 # One more is free when so many have left the window that fewer than the limit are in it.
                 free_at = calls[len(calls) - window.limit] + WINDOW_SECONDS
-                return Refusal(window, max(1, math.ceil(free_at - now)))
+                return Refusal(window, min(int(WINDOW_SECONDS), max(1, math.ceil(free_at - now))))
         for slot in gates.slots:
             if self._open.get(slot.name, 0) >= slot.limit:
                 return Refusal(slot, 1)

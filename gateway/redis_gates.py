@@ -17,7 +17,7 @@ import orjson
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from gateway.gates import Budget, Gates, LocalGates, Missing, Passage, Refusal, Slot, Window
+from gateway.gates import WINDOW_SECONDS, Budget, Gates, LocalGates, Missing, Passage, Refusal, Slot, Window
 
 log = logging.getLogger("gateway")
 
@@ -211,8 +211,12 @@ class RedisGates:
         if number < 0:
             return Missing(every[-int(number) - 1].name)
         if number:
+            gate = every[int(number) - 1]
             seconds = max(1, -(-int(free_ms) // 1000))
-            return Refusal(every[int(number) - 1], seconds, int(taken))
+            if isinstance(gate, Window):
+                # Calls overtake each other on their way here: the oldest may be later than this one.
+                seconds = min(seconds, int(WINDOW_SECONDS))
+            return Refusal(gate, seconds, int(taken))
         self._open[call_id] = gates
         if self._renewal is None:
             self._renewal = asyncio.create_task(self._keep_renewing(), name="slot renewal")
