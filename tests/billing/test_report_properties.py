@@ -17,7 +17,6 @@ from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.db.models import Sum
 from django.test import Client
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -91,17 +90,32 @@ class Asked:
         period = {"start": self.first.isoformat(), "end": self.last.isoformat()}
         return {**period, "interval": self.interval, "tz": self.zone, **named}
 
-    def of_charges(self, team: Team) -> int:
-        """By the records' own times, without anything that reports are made of."""
-        zone = ZoneInfo(self.zone)
+    def of_charges(self, team: Team) -> dict[str, int]:
+        """Picopoints by bucket, of the records' own times: nothing here is what reports are made of."""
+        zone, after = ZoneInfo(self.zone), self.last + timedelta(days=1)
         start = datetime(self.first.year, self.first.month, self.first.day, tzinfo=zone)
-        after = self.last + timedelta(days=1)
         end = datetime(after.year, after.month, after.day, tzinfo=zone)
         named = {f"record__{by.column}": value for by, value in self.filters.items()}
         charges = Charge.objects.filter(
             record__team_id=team.pk, record__started_at__gte=start, record__started_at__lt=end, **named
         )
-        return int(charges.aggregate(total=Sum("amount_ppt", default=0))["total"])
+        found: dict[str, int] = {}
+        for at, amount_ppt in charges.values_list("record__started_at", "amount_ppt"):
+            bucket = self.bucket_of(at)
+            found[bucket] = found.get(bucket, 0) + amount_ppt
+        return {bucket: amount_ppt for bucket, amount_ppt in found.items() if amount_ppt}
+
+    def bucket_of(self, at: datetime) -> str:
+        """By the clock on the wall: the hour with the offset of that moment, the day or month from its midnight."""
+        local = at.astimezone(ZoneInfo(self.zone))
+        if self.interval == "hour":
+            offset = local.utcoffset()
+            begins = (local.replace(tzinfo=None, minute=0, second=0, microsecond=0) - (offset or timedelta())).replace(
+                tzinfo=UTC
+            )
+            return begins.astimezone(local.tzinfo).isoformat()
+        day = local.date().replace(day=1) if self.interval == "month" else local.date()
+        return datetime(day.year, day.month, day.day, tzinfo=local.tzinfo).isoformat()
 
 
 @st.composite
@@ -151,7 +165,8 @@ def check(browser: Client, team: Team, question: Asked) -> None:
     in_csv, csv_total = cells_of_csv(query)
     in_json, json_total = cells_of_json(api)
     assert in_csv == in_json
-    due = question.of_charges(team)
+    by_charges = question.of_charges(team)
+    due = sum(by_charges.values())
     screen = [
         shown.report.total.amount_ppt,
         sum(row.sums.amount_ppt for row in shown.groups.rows),
@@ -162,14 +177,15 @@ def check(browser: Client, team: Team, question: Asked) -> None:
     assert {*screen, *files} == {due}
     assert shown.report.total.points == csv_total["points"] == json_total["points"]
     assert str(shown.report.total.requests) == csv_total["requests"] == str(json_total["requests"])
-    # Bucket by bucket, as the screen's table prints them.
-    zone = query.zone
+    # Bucket by bucket: the files, the screen, and the charges by their own times.
     by_bucket: dict[str, int] = {}
     for (start, _), cell in in_csv.items():
         by_bucket[start] = by_bucket.get(start, 0) + ppt(cell[-1])
-    assert by_bucket == {
-        bucket.astimezone(zone).isoformat(): sums.amount_ppt for bucket, sums in shown.report.by_bucket.items()
+    on_screen = {
+        bucket.astimezone(query.zone).isoformat(): sums.amount_ppt for bucket, sums in shown.report.by_bucket.items()
     }
+    assert by_bucket == on_screen
+    assert {start: amount for start, amount in by_bucket.items() if amount} == by_charges
 
 
 def places() -> Iterator[tuple[str, date]]:
