@@ -75,6 +75,16 @@ def test_a_window_lets_its_limit_through_and_says_when_one_is_free(play: Play) -
     play(scene)
 
 
+def test_a_call_that_was_overtaken_is_not_told_to_wait_longer_than_the_window(play: Play) -> None:
+    async def scene(counters: Counters) -> None:
+        assert isinstance(await counters.enter("first", window(1), now=NOW + 2), Passage)
+        refusal = await counters.enter("overtaken", window(1), now=NOW)
+        assert isinstance(refusal, Refusal)
+        assert refusal.retry_after_seconds == 60
+
+    play(scene)
+
+
 def test_a_lowered_limit_waits_until_enough_calls_have_left(play: Play) -> None:
     async def scene(counters: Counters) -> None:
         for second in range(5):
