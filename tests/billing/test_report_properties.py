@@ -26,7 +26,7 @@ from accounts.models import ApiKey, Team, User
 from accounts.teams import SESSION_KEY, personal_team
 from billing.day_sums import sum_days
 from billing.exports import csv_parts, json_parts
-from billing.models import Charge, UsageRecord
+from billing.models import Charge, Rollup, UsageRecord
 from billing.pricing import PPT_PER_POINT
 from billing.rates import load_rates
 from billing.reports import GroupBy, UsageQuery
@@ -53,7 +53,9 @@ QUICK = settings(
 
 requests = st.fixed_dictionaries(
     {
-        "seconds": st.integers(-40 * 3_600, 64 * 3_600),
+        # Of a midnight near the change: most of them within the hour beside it, where clocks make the difference.
+        "day": st.integers(-1, 3),
+        "seconds": st.integers(-3_600, 3_600) | st.integers(-43_200, 43_200),
         "model": st.sampled_from(MODELS),
         "key_id": st.integers(0, 2),
         "member_id": st.integers(0, 2),
@@ -188,6 +190,11 @@ def check(browser: Client, team: Team, question: Asked) -> None:
     assert {start: amount for start, amount in by_bucket.items() if amount} == by_charges
 
 
+def midnight_of(change: date, days: int, zone: str) -> datetime:
+    day = change + timedelta(days=days)
+    return datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(zone)).astimezone(UTC)
+
+
 def places() -> Iterator[tuple[str, date]]:
     for zone, changes in CHANGES.items():
         for change in changes:
@@ -214,15 +221,29 @@ class ReportProperties(TestCase):
             session = self.browser.session
             session[SESSION_KEY] = self.team.pk
             session.save()
-            noon = datetime(change.year, change.month, change.day, tzinfo=ZoneInfo(zone)).astimezone(UTC)
-            for drawn in data.draw(st.lists(requests, min_size=1, max_size=6)):
+            for drawn in data.draw(st.lists(requests, min_size=4, max_size=8)):
                 fields: dict[str, Any] = dict(drawn)
-                at = noon + timedelta(seconds=fields.pop("seconds"))
+                at = midnight_of(change, fields.pop("day"), zone) + timedelta(seconds=fields.pop("seconds"))
                 make_record(team_id=self.team.pk, started_at=at, **fields)
             rate_all()
             if data.draw(st.booleans()):
-                sum_days(now=noon + timedelta(days=data.draw(st.integers(0, 4))))
+                sum_days(now=midnight_of(change, data.draw(st.integers(0, 4)), zone))
             check(self.browser, self.team, data.draw(asked(zone, change)))
+
+    def test_no_moment_beside_a_midnight_of_a_change_is_missed(self) -> None:
+        """What chance may not hit: half an hour before and after each midnight, and the last microsecond before it."""
+        beside = [timedelta(minutes=-30), timedelta(microseconds=-1), timedelta(), timedelta(minutes=30)]
+        for zone, change in places():
+            UsageRecord.objects.filter(team_id=self.team.pk).delete()
+            Rollup.objects.filter(team_id=self.team.pk).delete()
+            for days in range(-1, 4):
+                for after in beside:
+                    at = midnight_of(change, days, zone) + after
+                    make_record(team_id=self.team.pk, started_at=at, prompt_tokens=1_000 + days)
+            rate_all()
+            for interval in ("hour", "day", "month"):
+                first, last = change - timedelta(days=1), change + timedelta(days=2)
+                check(self.browser, self.team, Asked(zone, first, last, interval, GroupBy.MODEL, {}))
 
 
 # -- names that were made to hurt ---------------------------------------------------------------
