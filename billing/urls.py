@@ -1,9 +1,10 @@
 from django.urls import path
 
-from billing import export_views, request_views, statement_views, views
+from billing import export_views, request_views, staff_views, statement_views, views
 
 app_name = "billing"
 urlpatterns = [
+    path("staff/", staff_views.staff, name="staff"),
     path("usage/", views.usage, name="usage"),
     path("usage/export.csv", export_views.export_csv, name="export_csv"),
     path("usage/export.json", export_views.export_json, name="export_json"),

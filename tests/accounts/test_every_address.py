@@ -57,6 +57,7 @@ ADDRESSES: dict[str, tuple[str, str | Right]] = {
     "accounts:activity": ("GET", SIGNED_IN),
     "accounts:end_session": ("POST", SIGNED_IN),
     "accounts:delete_account": ("GET", SIGNED_IN),
+    "billing:staff": ("GET", STAFF),
     "billing:usage": ("GET", SIGNED_IN),
     "billing:export_csv": ("GET", SIGNED_IN),
     "billing:export_json": ("GET", SIGNED_IN),
