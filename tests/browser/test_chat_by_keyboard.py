@@ -70,7 +70,7 @@ def test_answers_alternatives_edits_and_undo(open_page: Open, variant: dict[str,
     expect_answered(page)
     keys.press("Alt+Comma")
     expect(page.locator(".turn-answer .turn-pager-count")).to_have_text("1/2")
-    assert keys.is_at("[data-page=after]")
+    expect(page.locator(".turn-answer [data-page=after]")).to_be_focused()
     keys.press("ArrowRight")
     expect(page.locator(".turn-answer .turn-pager-count")).to_have_text("2/2")
     expect_accessible(page)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from importlib import import_module
 
 import pytest
+from django.apps import apps
 
 from accounts.models import Team, User
 from playground.branches import Place, Tree, choose, tree_of
-from playground.models import Turn
+from playground.models import Conversation, Turn
 from tests.playground.conftest import begin
 
 #   1 ─ 2 ─ 3 ─ 4*
@@ -69,3 +71,17 @@ def test_choosing_a_path_leaves_one_chosen_turn_among_alternatives(person: User,
         (other.pk, False),
     ]
     assert tree_of(conversation).path() == [exchange.question.pk, exchange.answer.pk]
+
+
+@pytest.mark.django_db
+def test_conversations_from_before_become_trees_of_one_branch(person: User, team: Team) -> None:
+    first, second = (Conversation.objects.create(owner=person, team=team, model="m") for _ in range(2))
+    made: dict[Conversation, list[int]] = {first: [], second: []}
+    # Their turns lie in between one another, as they were written.
+    for number in range(6):
+        for conversation, ids in made.items():
+            ids.append(conversation.turns.create(role=Turn.Role.USER, content=str(number)).pk)
+    import_module("playground.migrations.0003_chain_turns").chain(apps, None)
+    for conversation, ids in made.items():
+        assert tree_of(conversation).path() == ids
+        assert conversation.turns.get(pk=ids[0]).parent_id is None
