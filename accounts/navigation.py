@@ -22,6 +22,7 @@ SECTIONS = (
     Section("/playground/speech/", _("Speech"), "audio-lines"),
     Section("/playground/decisions/", _("Decisions"), "scale"),
     Section("/models/", _("Models"), "boxes", public=True),
+    Section("/docs/", _("Docs"), "book-open", public=True),
     Section("/keys/", _("Keys"), "key-round"),
     Section("/usage/", _("Usage"), "chart-column"),
     Section("/team/", _("Team"), "users"),

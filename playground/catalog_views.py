@@ -22,6 +22,7 @@ from gateway.catalog import Endpoint, ImageTokens, Model, ReasoningTokens, Syste
 from gateway.runtime import runtime
 from playground.chat_settings import thinking_control
 from playground.code_examples import model_examples
+from playground.model_facts import dropped_parameters, refusals, serving
 
 ANYBODY = Caller(team_id=0, key_id=0, member_id=0, source=Source.PLAYGROUND)
 ENDPOINT_LABELS = {
@@ -144,7 +145,12 @@ def model(request: HttpRequest, model_id: str) -> HttpResponse:
     card = next((card for card in _cards() if card.model.id == model_id), None)
     if card is None:
         raise Http404
-    examples = model_examples(model=card.model, site_url=site.SITE_URL)
-    return render(
-        request, "playground/model.html", {"card": card, "examples": examples, "control": thinking_control(card.model)}
-    )
+    context = {
+        "card": card,
+        "examples": model_examples(model=card.model, site_url=site.SITE_URL),
+        "control": thinking_control(card.model),
+        "serving": serving(card.model),
+        "refusals": refusals(card.model),
+        "dropped": dropped_parameters(card.model),
+    }
+    return render(request, "playground/model.html", context)

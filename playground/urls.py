@@ -7,6 +7,7 @@ from playground import (
     compare_views,
     conversation_views,
     decision_views,
+    docs_views,
     document_views,
     share_views,
     speech_views,
@@ -23,6 +24,8 @@ decision = "playground/decisions/<uuid:decision_id>/"
 
 urlpatterns = [
     path("", catalog_views.home, name="home"),
+    path("docs/", docs_views.docs, name="docs"),
+    path("docs/<slug:slug>/", docs_views.docs_page, name="docs_page"),
     path("models/", catalog_views.models, name="models"),
     path("models/<path:model_id>", catalog_views.model, name="model"),
     path("playground/", chat_views.new_chat, name="chat"),

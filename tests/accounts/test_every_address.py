@@ -74,6 +74,8 @@ ADDRESSES: dict[str, tuple[str, str | Right]] = {
     "gateway:delete_endpoint": ("POST", Right.CHANGE_SETTINGS),
     "gateway:upstreams": ("GET", STAFF),
     "playground:home": ("GET", PUBLIC),
+    "playground:docs": ("GET", PUBLIC),
+    "playground:docs_page": ("GET", PUBLIC),
     "playground:models": ("GET", PUBLIC),
     "playground:model": ("GET", PUBLIC),
     "playground:chat": ("GET", SIGNED_IN),
@@ -241,6 +243,7 @@ def world(make_person: MakePerson, make_team: MakeTeam) -> World:
 
 
 NOWHERE = {
+    "slug": "quick-start",
     "month": "2026-11",
     "conversation_id": uuid.UUID(int=0),
     "turn_id": 0,

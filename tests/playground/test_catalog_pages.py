@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import pytest
 from django.core.management import call_command
@@ -88,5 +89,42 @@ def test_every_model_that_is_served_is_tried_on_its_own_page(serve: Serve, rates
         for model_id in ("MinerU2.5-Pro", "OmniVoice", "Clef", "Qwen3.8-27B"):
             shown = (await AsyncClient().get(f"/models/{model_id}")).content.decode()
             assert f'href="/playground/{pages[load()[model_id].endpoint]}?model={model_id}"' in shown
+
+    serve(scenario)
+
+
+def test_a_page_says_what_the_model_refuses_and_in_whose_words(serve: Serve, rates: None) -> None:
+    async def scenario(running: Runtime) -> None:
+        client = AsyncClient()
+        for model in load().chat_models():
+            html = unescape((await client.get(f"/models/{model.id}")).content.decode())
+            for refused in (
+                model.thinking.rejection,
+                model.messages.system_rejection,
+                model.messages.developer_rejection,
+            ):
+                if refused:
+                    text = refused.render(effort="extreme", index=0, role="developer")
+                    assert f'<span class="badge">{refused.status}</span></dt><dd><code>{text}</code>' in html
+            assert ("<code>stop</code>" in html.partition("x-dropped-params")[2]) is (
+                "stop" not in model.extra_parameters
+            )
+
+    serve(scenario)
+
+
+def test_a_page_says_who_serves_the_model_now(serve: Serve, rates: None) -> None:
+    async def scenario(running: Runtime) -> None:
+        client = AsyncClient()
+        (server,) = running.upstreams.all
+        assert "1 of 1 server takes calls" in (await client.get("/models/Qwen3.8-27B")).content.decode()
+        server.failed()
+        resting = (await client.get("/models/Qwen3.8-27B")).content.decode()
+        assert "0 of 1 server takes calls" in resting
+        # Neither its name nor its address is everybody's to know.
+        assert server.base_url not in resting
+        server.served_as.pop("Qwen3.8-27B")
+        running.upstreams._index()
+        assert "No server of this site serves it" in (await client.get("/models/Qwen3.8-27B")).content.decode()
 
     serve(scenario)
