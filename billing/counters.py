@@ -22,8 +22,9 @@ from billing.rates import RateCard
 
 # Long enough for what was counted to have reached the database.
 SHIPPED_SECONDS = 1.0
-# Web processes bring their counters to the ledger twice a minute; what differs for longer is a difference.
-PATIENCE_SECONDS = 75.0
+# Web processes look at the ledger twice a minute and lower a counter after three looks; what differs for longer is a
+# difference.
+PATIENCE_SECONDS = 120.0
 RETRY_SECONDS = 2.0
 
 

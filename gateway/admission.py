@@ -38,8 +38,10 @@ BYTES_PER_TOKEN = 4
 CARD_SECONDS = 5.0
 MAX_KNOWN_GATES = 10_000
 CORRECT_EVERY_SECONDS = 30.0
-# Long enough for what was counted to have reached the database.
+# Long enough, most times, for what was counted to have reached the database.
 SHIPPED_SECONDS = 1.0
+# While records are late the ledger has less than was counted. Only what it lacks at so many looks is lowered.
+LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,8 @@ class Admission:
         self._known: dict[str, _Known] = {}
         # Period's end and points used, as the ledger last said.
         self._last: dict[str, tuple[float, int]] = {}
+        # What each counter had more than the ledger at the last looks.
+        self._excess: dict[str, list[int]] = {}
         self._reading: dict[str, asyncio.Future[tuple[float, int]]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -299,13 +303,18 @@ class Admission:
             now = time.time()
             self._known = {name: known for name, known in self._known.items() if known.ends_at > now}
             self._last = {name: last for name, last in self._last.items() if last[0] > now}
+            self._excess = {name: excess for name, excess in self._excess.items() if name in self._known}
             try:
                 await self.correct()
             except Exception as error:  # noqa: BLE001 -- whatever is away, the next round tries again
                 log.warning("quotas were not checked against the ledger: %s", type(error).__name__)
 
     async def correct(self) -> None:
-        """Bring the counters of this process's callers to the ledger."""
+        """Bring the counters of this process's callers to the ledger: up at once, down when it is no matter of time.
+
+        The ledger knows what was counted before it was asked, unless that is late, and nothing that is not counted
+        afterwards.
+        """
         before = {name: await self.counters.used(name) for name in self._known}
         await asyncio.sleep(SHIPPED_SECONDS)
         for name, known in list(self._known.items()):
@@ -316,9 +325,19 @@ class Admission:
             period, ledger_ppt = await _in_thread(_read_period, known.caller, key_id, self.card, time.time())
             self._last[name] = period.end.timestamp(), ledger_ppt
             now_ppt = await self.counters.used(name)
-            if now_ppt is not None:
-                COMPARISONS.note(before_ppt=counted_ppt, ledger_ppt=ledger_ppt, after_ppt=now_ppt)
-                await self.counters.correct(name, before_ppt=counted_ppt, ledger_ppt=ledger_ppt)
+            if now_ppt is None:
+                continue
+            excess = self._excess.setdefault(name, [])
+            excess.append(max(0, counted_ppt - ledger_ppt))
+            lack_ppt, excess_ppt = max(0, ledger_ppt - now_ppt), min(excess) if len(excess) == LOOKS else 0
+            COMPARISONS.note(lack_ppt or excess_ppt)
+            if lack_ppt:
+                await self.counters.raise_to(name, ledger_ppt)
+            if excess_ppt:
+                await self.counters.lower(name, excess_ppt, once_in_seconds=LOOKS * CORRECT_EVERY_SECONDS)
+            if len(excess) == LOOKS:
+                # Looks that saw what has been taken back by now, here or by another process, count no more.
+                self._excess[name] = [] if excess_ppt else excess[1:]
 
 
 def check_scope(allowance: Allowance, ask: Ask) -> None:

@@ -85,8 +85,11 @@ class Counters(Protocol):
     def leave(self, call_id: str, gates: Gates, *, spent_ppt: int | None) -> None:
         """Free the slots; exchange what was set aside for what was spent (None: nothing was)."""
 
-    async def correct(self, name: str, *, before_ppt: int, ledger_ppt: int) -> None:
-        """Bring a budget to what the ledger says; `before_ppt` was counted when the ledger was asked."""
+    async def raise_to(self, name: str, ledger_ppt: int) -> None:
+        """A budget's counter stands at no less than the ledger has."""
+
+    async def lower(self, name: str, by_ppt: int, *, once_in_seconds: float) -> None:
+        """Take back what a budget's counter has too much. Of several processes that find it so, one does."""
 
     async def used(self, name: str) -> int | None:
         """What a budget's counter stands at; None without one."""
@@ -126,9 +129,13 @@ class LocalGates:
                 spent.reserved_ppt -= reserved_ppt
                 spent.used_ppt += spent_ppt or 0
 
-    async def correct(self, name: str, *, before_ppt: int, ledger_ppt: int) -> None:
+    async def raise_to(self, name: str, ledger_ppt: int) -> None:
         if (spent := self._spent.get(name)) is not None:
-            spent.used_ppt = corrected(spent.used_ppt, before_ppt=before_ppt, ledger_ppt=ledger_ppt)
+            spent.used_ppt = max(spent.used_ppt, ledger_ppt)
+
+    async def lower(self, name: str, by_ppt: int, *, once_in_seconds: float) -> None:
+        if (spent := self._spent.get(name)) is not None:
+            spent.used_ppt -= by_ppt
 
     async def used(self, name: str) -> int | None:
         spent = self._spent.get(name)
@@ -197,11 +204,3 @@ class LocalGates:
             del self._open[name]
         for name in [name for name, spent in self._spent.items() if spent.ends_at <= now and not spent.reserved]:
             del self._spent[name]
-
-
-def corrected(used_ppt: int, *, before_ppt: int, ledger_ppt: int) -> int:
-    """The counter after a look at the ledger, which knows all that `before_ppt` counted and perhaps some of what
-    has been counted since: below the first it was over-counted, above the present it missed something."""
-    if ledger_ppt < before_ppt:
-        return used_ppt - (before_ppt - ledger_ppt)
-    return max(used_ppt, ledger_ppt)

@@ -21,15 +21,13 @@ MOST_COUNTED = 100_000
 
 
 class Comparisons:
-    """How often a counter was held against the ledger, and by how much they differed in all."""
+    """How often a counter was held against the ledger, and by how much it was corrected in all."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
         self.drift_ppt = 0
 
-    def note(self, *, before_ppt: int, ledger_ppt: int, after_ppt: int) -> None:
-        """The ledger knows all that was counted before it was asked, and nothing that is not counted afterwards."""
-        drift_ppt = max(before_ppt - ledger_ppt, ledger_ppt - after_ppt, 0)
+    def note(self, drift_ppt: int) -> None:
         self.outcomes["differed" if drift_ppt else "equal"] += 1
         if drift_ppt:
             self.drift_ppt += drift_ppt

@@ -132,6 +132,14 @@ for _, budget in ipairs(cjson.decode(ARGV[3])) do
 end
 """
 
+# ARGV: counter, what the ledger has. Whole numbers as text, which Lua's own would round.
+RAISE = """
+local used, ledger = redis.call('HGET', ARGV[1], 'used'), ARGV[2]
+if used and (string.sub(used, 1, 1) == '-' or #used < #ledger or (#used == #ledger and used < ledger)) then
+  redis.call('HSET', ARGV[1], 'used', ledger)
+end
+"""
+
 
 class RedisGates:
     def __init__(self, url: str, *, lease_seconds: int = 60) -> None:
@@ -175,16 +183,19 @@ class RedisGates:
         if len(self._leaving) == 1:
             self._spawn(self._send_leaving())
 
-    async def correct(self, name: str, *, before_ppt: int, ledger_ppt: int) -> None:
+    async def raise_to(self, name: str, ledger_ppt: int) -> None:
         if self._is_away:
-            await self._alone.correct(name, before_ppt=before_ppt, ledger_ppt=ledger_ppt)
+            await self._alone.raise_to(name, ledger_ppt)
+        else:
+            await self._redis.eval(RAISE, 0, PREFIX + name, str(ledger_ppt))
+
+    async def lower(self, name: str, by_ppt: int, *, once_in_seconds: float) -> None:
+        if self._is_away:
+            await self._alone.lower(name, by_ppt, once_in_seconds=once_in_seconds)
             return
-        now_ppt = await self.used(name)
-        if now_ppt is None:
-            return
-        difference = ledger_ppt - before_ppt if ledger_ppt < before_ppt else max(0, ledger_ppt - now_ppt)
-        if difference:
-            await self._redis.hincrby(PREFIX + name, "used", difference)
+        once_ms = int(once_in_seconds * 1000)
+        if await self._redis.set(f"{PREFIX}{name}:l", 1, nx=True, px=once_ms):
+            await self._redis.hincrby(PREFIX + name, "used", -by_ppt)
 
     async def used(self, name: str) -> int | None:
         if self._is_away:

@@ -54,7 +54,11 @@ def test_sign_up_chat_stop_key_call_and_usage(
     expect(stopped.locator(".answer:not(.thinking-text)")).not_to_be_empty(timeout=PATIENCE_MS)
     page.click("[data-stop]")
     expect(page.locator("[data-send]")).to_be_visible(timeout=PATIENCE_MS)
-    sql = "select completion_tokens from billing_usagerecord where outcome = 'stopped'"
+    team_sql = (
+        "(select team_id from accounts_membership m join accounts_user u on u.id = m.user_id "
+        "where u.email = 'newcomer@example.com')"
+    )
+    sql = f"select completion_tokens from billing_usagerecord where outcome = 'stopped' and team_id = {team_sql}"
     wait_until(lambda: len(demo_installation.query(sql)) == 1, what="the record of the stopped call")
     assert 0 < demo_installation.query(sql)[0][0] < 4000
 
@@ -76,11 +80,7 @@ def test_sign_up_chat_stop_key_call_and_usage(
     assert secret[0] not in page.content()
 
     # The report shows all three requests and exactly what they cost.
-    total_sql = (
-        "select count(*), sum(requests), sum(amount_ppt) from billing_rollup "
-        "where team_id = (select team_id from accounts_membership m join accounts_user u on u.id = m.user_id "
-        "where u.email = 'newcomer@example.com')"
-    )
+    total_sql = f"select count(*), sum(requests), sum(amount_ppt) from billing_rollup where team_id = {team_sql}"
     wait_until(lambda: demo_installation.query(total_sql)[0][1] == 3, what="three rated requests")
     amount = int(demo_installation.query(total_sql)[0][2])
     page.goto("/usage/")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway import redis_gates
-from gateway.gates import Budget, Counters, Gates, LocalGates, Missing, Passage, Refusal, Slot, Window, corrected
+from gateway.gates import Budget, Counters, Gates, LocalGates, Missing, Passage, Refusal, Slot, Window
 from gateway.redis_gates import RedisGates
 from tests.services import free_port, redis_server
 
@@ -200,18 +200,29 @@ def test_of_two_windows_the_earlier_one_counts_for_both(play: Play) -> None:
 def test_a_counter_is_brought_to_the_ledger(play: Play) -> None:
     async def scene(counters: Counters) -> None:
         await counters.enter("a", budget(100, 0, used_ppt=50), now=NOW)
-        await counters.correct("points:team:1", before_ppt=50, ledger_ppt=20)
-        assert await counters.used("points:team:1") == 20
-        await counters.correct("points:team:1", before_ppt=20, ledger_ppt=33)
-        assert await counters.used("points:team:1") == 33
+        await counters.lower("points:team:1", 70, once_in_seconds=60)
+        assert await counters.used("points:team:1") == -20
+        for ledger_ppt, stands_at in ((0, 0), (9, 9), (8, 9), (10, 10), (2**60 + 1, 2**60 + 1), (2**60, 2**60 + 1)):
+            await counters.raise_to("points:team:1", ledger_ppt)
+            assert await counters.used("points:team:1") == stands_at
+        await counters.raise_to("points:team:2", 5)
+        assert await counters.used("points:team:2") is None
 
     play(scene)
 
 
-def test_a_correction_does_not_lose_what_was_counted_meanwhile() -> None:
-    assert corrected(70, before_ppt=50, ledger_ppt=60) == 70
-    assert corrected(70, before_ppt=50, ledger_ppt=40) == 60
-    assert corrected(70, before_ppt=50, ledger_ppt=90) == 90
+def test_of_two_processes_that_find_a_counter_too_high_one_lowers_it(redis_url: str) -> None:
+    async def scene() -> None:
+        one, other = RedisGates(redis_url), RedisGates(redis_url)
+        await one._redis.flushdb()
+        await one.enter("a", budget(100, 0, used_ppt=50), now=NOW)
+        for counters in (one, other):
+            await counters.lower("points:team:1", 30, once_in_seconds=60)
+        assert await one.used("points:team:1") == 20
+        await one.aclose()
+        await other.aclose()
+
+    asyncio.run(scene())
 
 
 def test_slots_and_reservations_of_a_process_that_died_free_themselves(redis_url: str) -> None:
@@ -286,7 +297,7 @@ def test_whoever_counts_alone_begins_with_the_ledger_each_time(tmp_path: Path, m
             assert await counters.enter("a", budget(10, 4, used_ppt=used_ppt), now=NOW) == Passage(0, NOW, used_ppt)
             counters.leave("a", unknown, spent_ppt=1)
             assert await counters.used("points:team:1") == used_ppt + 1
-            await counters.correct("points:team:1", before_ppt=used_ppt + 1, ledger_ppt=9)
+            await counters.raise_to("points:team:1", 9)
             assert isinstance(await counters.enter("b", unknown, now=NOW), Refusal)
             with redis_server(tmp_path, port=port):
                 assert await counters.enter("c", unknown, now=NOW) == Missing("points:team:1")
