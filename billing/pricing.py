@@ -132,7 +132,7 @@ def format_points(amount_ppt: int) -> str:
     """The exact number of points, without exponent or idle zeros: 141_120_000 → "0.00014112"."""
     whole, fraction = divmod(abs(amount_ppt), PPT_PER_POINT)
     sign = "-" if amount_ppt < 0 else ""
-    return f"{sign}{whole}.{fraction:012d}".rstrip("0").rstrip(".")
+    return f"{sign}{whole}.{fraction:012d}".rstrip("0") if fraction else f"{sign}{whole}"
 
 
 def _within(count: int, ceiling: int) -> int:

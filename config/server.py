@@ -54,7 +54,10 @@ class Cycle(RequestResponseCycle):
         self.waiting_for_100_continue = False
         status, headers = message["status"], message.get("headers", ())
         lines = [*map(b": ".join, headers)]
-        named = {name.lower(): value for name, value in headers}
+        named = dict(headers)
+        if b"content-length" not in named:
+            # Django's names have capitals.
+            named = {name.lower(): value for name, value in headers}
         has_body = self.scope["method"] != "HEAD" and status not in (204, 304)
         if (length := named.get(b"content-length")) is not None:
             self.expected_content_length = int(length)
@@ -67,7 +70,7 @@ class Cycle(RequestResponseCycle):
         elif not self.keep_alive:
             lines.append(b"connection: close")
         head = STATUS_LINE[status] + b"\r\n".join([*lines, b"\r\n"])
-        if not len(lines) + 2 == head.count(b"\r\n") == head.count(b"\n") == head.count(b"\r") or b"\0" in head:
+        if not len(lines) + 2 == head.count(b"\n") == head.count(b"\r") or b"\0" in head:
             raise RuntimeError("a header holds a line end")
         if self.expected_content_length and has_body:
             self._head = head
@@ -106,10 +109,21 @@ class Cycle(RequestResponseCycle):
 
 
 class Protocol(HttpToolsProtocol):
-    """uvicorn's, with `Cycle`, and one timer a connection for its idle time instead of one a request."""
+    """uvicorn's, with `Cycle`, and one timer a connection for its idle time instead of one a request. What has come of
+    a request is read before it begins, which it does at once: most run up to their call of the model server so."""
 
     _idle_since = 0.0
     _idle_timer: asyncio.TimerHandle | None = None
+    _arrived: Cycle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if (cycle := self._arrived) is not None:
+            self._arrived = None
+            task = asyncio.Task(cycle.run_asgi(self.app), loop=self.loop, eager_start=True)
+            if not task.done():
+                self.tasks.add(task)
+                task.add_done_callback(self.tasks.discard)
 
     def on_message_begin(self) -> None:
         self.url = b""
@@ -150,7 +164,7 @@ class Protocol(HttpToolsProtocol):
             on_response=self.on_response_complete,
         )
         if before is None or before.response_complete:
-            self._start_asgi_task(self.cycle, self.app)
+            self._arrived = self.cycle
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from random import getrandbits
 from typing import Any, Protocol
 
 import orjson
@@ -21,6 +21,8 @@ from gateway.usage import NOTHING_COUNTED, TokenCounts, read_usage
 MAX_USAGE_BYTES = 16_384
 # Where usage has to be guessed: bytes of request text per prompt token, a cautious average.
 BYTES_PER_TOKEN = 4
+# Of a UUID's last 64 bits; its variant are the two above them.
+_62_BITS, _VARIANT = (1 << 62) - 1, 1 << 63
 
 
 class RecordLog(Protocol):
@@ -32,10 +34,10 @@ class RecordLog(Protocol):
 
 def new_request_id() -> str:
     """A time-ordered UUID (version 7): neighbours in time are neighbours in the index."""
-    random = os.urandom(10).hex()
-    moment = f"{time.time_ns() // 1_000_000:012x}"
-    variant = "89ab"[int(random[3], 16) & 3]
-    return f"{moment[:8]}-{moment[8:]}-7{random[:3]}-{variant}{random[4:7]}-{random[7:19]}"
+    random = getrandbits(74)
+    moment, low = time.time_ns() // 1_000_000, random & _62_BITS | _VARIANT
+    digits = f"{moment:012x}7{random >> 62:03x}{low:016x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 @lru_cache(maxsize=64)
@@ -93,15 +95,15 @@ class Call:
         self.stream = stream
         self.log = log
         self.request_id = request_id or new_request_id()
+        self._id = self.request_id.replace("-", "")
         self.started_at = started_at or time.time()
         self.on_finish = on_finish
 
     def accept(self) -> None:
         """Leave the start line. Without a journal nothing is served: what is used would be lost."""
-        id, identity, started_at = self._identity()
-        ends = b'"status":0,"outcome":"interrupted","finished_at":"%s"' % started_at
+        ends = b'"status":0,"outcome":"interrupted","finished_at":"%s"' % self._started_at
         try:
-            self.log.start(id, b"{%s,%s}" % (identity, ends))
+            self.log.start(self._id, b"{%s,%s}" % (self._identity, ends))
         except JournalFull:
             raise UpstreamSaturated("The gateway cannot record usage at the moment.", retry_after_seconds=5) from None
 
@@ -112,20 +114,22 @@ class Call:
         self.finished = True
         self.counts, estimated = self._counts()
         self.estimated = self.estimated or estimated
-        id, identity, _ = self._identity()
-        self.log.finish(id, b"{%s,%s" % (identity, self._result(outcome)[1:]))
+        self.log.finish(self._id, b"{%s,%s" % (self._identity, self._result(outcome)[1:]))
         if self.on_finish:
             self.on_finish(self)
 
-    def _identity(self) -> tuple[str, bytes, bytes]:
-        """The record's id, its columns known from the start on as the inside of a JSON object, and when that was."""
-        id = self.request_id.replace("-", "")
-        started_at = timestamp(self.started_at).encode("ascii")
+    @cached_property
+    def _started_at(self) -> bytes:
+        return timestamp(self.started_at).encode("ascii")
+
+    @cached_property
+    def _identity(self) -> bytes:
+        """The record's columns known from the start on, as the inside of a JSON object."""
         caller = self.caller
         whose = _whose(
             caller.team_id, caller.key_id, caller.member_id, caller.source, self.model, self.endpoint, self.stream
         )
-        return id, b'"id":"%s",%s,"started_at":"%s"' % (id.encode("ascii"), whose, started_at), started_at
+        return b'"id":"%s",%s,"started_at":"%s"' % (self._id.encode("ascii"), whose, self._started_at)
 
     def _result(self, outcome: Outcome) -> bytes:
         """The columns known at the end, as a JSON object. A usage object that cannot be kept is left out."""

@@ -14,7 +14,6 @@ from gateway.catalog import Endpoint
 from gateway.chat_stream import DONE_EVENT, rewrite_completion
 from gateway.errors import CallError, UpstreamUnavailable
 from gateway.http import JSON, Headers, Receive, Send, begun, printable, send_answer
-from gateway.picture_size import picture_excess_bytes
 from gateway.relay import Answer, Interrupted, Job
 from gateway.schema import ChatRequest, to_json
 from gateway.sse import data_event
@@ -50,13 +49,13 @@ def chat_job(request: ChatRequest, *, called: str = "chat") -> Job:
         called=called,
         stream=request.stream,
         include_usage=request.include_usage,
-        excess_bytes=picture_excess_bytes(request.body["messages"]),
+        excess_bytes=request.picture_excess_bytes,
     )
 
 
 def expected_of(request: ChatRequest, prompt_bytes: int) -> Expected:
     output_tokens = request.body.get("max_tokens") or DEFAULT_OUTPUT_TOKENS
-    prompt_bytes = max(0, prompt_bytes - picture_excess_bytes(request.body["messages"]))
+    prompt_bytes = max(0, prompt_bytes - request.picture_excess_bytes)
     return Expected(prompt_bytes=prompt_bytes, output_tokens=output_tokens * (request.body.get("n") or 1))
 
 

@@ -14,6 +14,7 @@ import orjson
 
 from gateway.catalog import Model
 from gateway.errors import InvalidRequest
+from gateway.picture_size import picture_excess_bytes
 
 type Json = dict[str, Any]
 type Check = Callable[[Any, str], None]
@@ -40,6 +41,8 @@ class ChatRequest:
     include_usage: bool = False
     dropped: list[str] = field(default_factory=list)
     adapted: list[str] = field(default_factory=list)
+    # As `picture_size.picture_excess_bytes`.
+    picture_excess_bytes: int = 0
 
 
 def parse_json_object(raw: bytes) -> Json:
@@ -100,6 +103,7 @@ def _rebuild(document: Json, *, extra: tuple[str, ...]) -> ChatRequest:
     request = ChatRequest(body["model"], body, stream=body.get("stream", False), dropped=dropped)
     _unify_effort(request)
     _read_stream_options(request)
+    request.picture_excess_bytes = picture_excess_bytes(body["messages"])
     return request
 
 
