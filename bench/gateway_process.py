@@ -1,4 +1,4 @@
-"""An installation of its own in a folder, with one web process: the gateway as it is measured."""
+"""An installation of its own in a folder, with one web process (or more): the gateway as it is measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import psycopg
 from programs import ROOT, get, running, wait_until
 
 BACKLOG = 2048
@@ -60,14 +62,20 @@ class Gateway:
     port: int
     pid: int
     key: str
-    database: Path
+    environment: dict[str, str]
 
     def usage_records(self) -> Records:
-        with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)) as database:
+        with closing(self._database()) as database:
             rows = database.execute(
                 "SELECT outcome, count(*), sum(prompt_tokens) FROM billing_usagerecord GROUP BY outcome"
             ).fetchall()
-        return Records({outcome: count for outcome, count, _ in rows}, sum(tokens for _, _, tokens in rows))
+        return Records({outcome: count for outcome, count, _ in rows}, sum(int(tokens) for _, _, tokens in rows))
+
+    def _database(self) -> Any:
+        if url := self.environment.get("DATABASE_URL"):
+            return psycopg.connect(url, autocommit=True)
+        file = Path(self.environment["DATA_DIR"]) / "token-factory.sqlite3"
+        return sqlite3.connect(f"file:{file}?mode=ro", uri=True)
 
     def wait_for_records(self, expected: int, *, seconds: float) -> Records:
         """The records once there are as many as expected and no more come, or when time is up."""
@@ -99,11 +107,23 @@ def set_up(environment: dict[str, str]) -> str:
 
 
 @contextmanager
-def gateway(folder: Path, *, upstream_url: str) -> Iterator[Gateway]:
-    """One web process on SQLite with journal, shipper and records on, before the given upstream."""
-    environment = product_environment(folder, UPSTREAM_URL=upstream_url, **LIMITS)
-    key = set_up(environment)
-    log = folder / "web.log"
+def gateway(folder: Path, *, upstream_url: str, **variables: str) -> Iterator[Gateway]:
+    """One web process with journal, shipper and records on, before the given upstream; on SQLite where no variable
+    names another database."""
+    environment = product_environment(folder, UPSTREAM_URL=upstream_url, **LIMITS, **variables)
+    with _serving(environment, set_up(environment), log=folder / "web.log") as made:
+        yield made
+
+
+@contextmanager
+def one_more(first: Gateway, folder: Path, *, number: int) -> Iterator[Gateway]:
+    """Another web process of the same installation."""
+    with _serving(first.environment, first.key, log=folder / f"web-{number}.log") as made:
+        yield made
+
+
+@contextmanager
+def _serving(environment: dict[str, str], key: str, *, log: Path) -> Iterator[Gateway]:
     with socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) as listener:
         fd, port = listener.fileno(), listener.getsockname()[1]
         command = [sys.executable, "-m", "config.server", "--fd", str(fd)]
@@ -111,4 +131,4 @@ def gateway(folder: Path, *, upstream_url: str) -> Iterator[Gateway]:
             wait_until(
                 lambda: get(port, "/v1/models", key=key) is not None, what="the gateway", process=process, log=log
             )
-            yield Gateway(port, process.pid, key, folder / "var" / "token-factory.sqlite3")
+            yield Gateway(port, process.pid, key, environment)

@@ -1,4 +1,4 @@
-"""Others that are measured beside the gateway, doing no more than passing on: nginx, and LiteLLM's proxy."""
+"""Others that are measured beside the gateway, doing no more than passing on: nginx, LiteLLM's proxy, vLLM's router."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from programs import free_port, get, running, wait_until
-from workloads import LITELLM, NGINX, Target
+from workloads import LITELLM, NGINX, ROUTER, Target
 
 LITELLM_KEY = "sk-bench"
 # What one process of it takes without falling hopelessly behind, which would only stretch the measurement.
@@ -86,13 +87,38 @@ def litellm(folder: Path, program: str, *, upstream_port: int) -> Iterator[int]:
 
 
 @contextmanager
-def peers(folder: Path, *, upstream_port: int, litellm_program: str | None) -> Iterator[list[Target]]:
+def router(folder: Path, program: str, *, upstream_port: int) -> Iterator[int]:
+    """vLLM's router (Rust) before one server; its port."""
+    port, log = free_port(), folder / "router.log"
+    command = [
+        program, "--worker-urls", f"http://127.0.0.1:{upstream_port}", "--host", "127.0.0.1", "--port", str(port),
+        "--policy", "round_robin", "--log-level", "error", "--prometheus-port", str(free_port()),
+        "--health-check-endpoint", "/v1/models",
+    ]  # fmt: skip
+    with running(command, log=log) as process:
+        wait_until(lambda: get(port, "/v1/models") is not None, what="the router", process=process, log=log)
+        yield port
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """Where they are installed; empty: not measured."""
+
+    litellm: str = ""
+    router: str = ""
+
+
+@contextmanager
+def peers(folder: Path, programs: Programs, *, upstream_port: int) -> Iterator[list[Target]]:
     """Those that are here, started."""
     targets = []
     with ExitStack() as started:
         if find_nginx():
             targets.append(Target(NGINX, started.enter_context(nginx(folder, upstream_port=upstream_port))))
-        if litellm_program:
-            port = started.enter_context(litellm(folder, litellm_program, upstream_port=upstream_port))
+        if programs.router:
+            port = started.enter_context(router(folder, programs.router, upstream_port=upstream_port))
+            targets.append(Target(ROUTER, port))
+        if programs.litellm:
+            port = started.enter_context(litellm(folder, programs.litellm, upstream_port=upstream_port))
             targets.append(Target(LITELLM, port, LITELLM_KEY, max_connections=LITELLM_STREAMS))
         yield targets

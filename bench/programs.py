@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,19 @@ class BenchError(Exception):
 
 def compiled(name: str) -> Path:
     """The program built from `name`.c, newer than its source."""
-    source, program = BENCH / f"{name}.c", BUILD / name
+    return _built(name, name)
+
+
+def preloadable(name: str) -> Path:
+    """The library built from `name`.c."""
+    return _built(name, f"{name}.so", "-shared", "-fPIC")
+
+
+def _built(name: str, target: str, *options: str) -> Path:
+    source, program = BENCH / f"{name}.c", BUILD / target
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         BUILD.mkdir(exist_ok=True)
-        subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-o", program, source], check=True)
+        subprocess.run(["cc", "-O2", "-Wall", "-Wextra", *options, "-o", program, source], check=True)
     return program
 
 
@@ -149,10 +159,32 @@ def find_postgresql() -> Path | None:
     return Path(program).resolve().parent if program else None
 
 
-@contextmanager
-def postgresql(folder: Path) -> Iterator[str]:
-    """The URL of an empty database with the server's own settings (fsync on); as user postgres where root runs this."""
-    programs, port = find_postgresql(), free_port()
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """An empty PostgreSQL in a folder, with the server's own settings (fsync on); as user postgres where root runs
+    this."""
+
+    data: Path
+    port: int
+    user: str | None
+    programs: Path
+
+    @property
+    def url(self) -> str:
+        return f"postgres://postgres@127.0.0.1:{self.port}/postgres"
+
+    @property
+    def command(self) -> list[str | Path]:
+        data = self.data
+        return [self.programs / "postgres", "-D", data, "-p", str(self.port), "-h", "127.0.0.1", "-k", data]
+
+    def answers(self) -> bool:
+        ready: list[str | Path] = [self.programs / "pg_isready", "-h", "127.0.0.1", "-p", str(self.port), "-q"]
+        return subprocess.run(ready, check=False).returncode == 0
+
+
+def new_cluster(folder: Path) -> Cluster:
+    programs = find_postgresql()
     assert programs is not None
     user = "postgres" if os.geteuid() == 0 else None
     data = folder / "postgresql"
@@ -162,14 +194,37 @@ def postgresql(folder: Path) -> Iterator[str]:
         shutil.chown(data, user, user)
     create: list[str | Path] = [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust"]
     subprocess.run(create, check=True, user=user, cwd=data, stdout=subprocess.DEVNULL)
-    command: list[str | Path] = [programs / "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", data]
-    ready: list[str | Path] = [programs / "pg_isready", "-h", "127.0.0.1", "-p", str(port), "-q"]
-    log = folder / "postgresql.log"
-    with running(command, log=log, user=user) as process:
-        wait_until(
-            lambda: subprocess.run(ready, check=False).returncode == 0, what="PostgreSQL", process=process, log=log
-        )
-        yield f"postgres://postgres@127.0.0.1:{port}/postgres"
+    return Cluster(data, free_port(), user, programs)
+
+
+@contextmanager
+def postgresql(folder: Path) -> Iterator[str]:
+    """The URL of an empty database."""
+    cluster, log = new_cluster(folder), folder / "postgresql.log"
+    with running(cluster.command, log=log, user=cluster.user) as process:
+        wait_until(cluster.answers, what="PostgreSQL", process=process, log=log)
+        yield cluster.url
+
+
+@contextmanager
+def redis(folder: Path) -> Iterator[str]:
+    """The URL of a Redis that keeps nothing."""
+    port, log = free_port(), folder / "redis.log"
+    with running(redis_command(folder, port), log=log) as process:
+        wait_until(lambda: accepts(port), what="Redis", process=process, log=log)
+        yield f"redis://127.0.0.1:{port}/0"
+
+
+def redis_command(folder: Path, port: int) -> list[str]:
+    return ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+
+
+def accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def _die_with_parent() -> None:

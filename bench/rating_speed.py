@@ -3,6 +3,7 @@
     python bench/rating_speed.py --records 50000        # prints one JSON object
     python bench/rating_speed.py --records 50000 --rated 0 1000000 10000000
                                                         # one each, with so many rated before (PostgreSQL alone)
+    python bench/rating_speed.py --records 50000 --workers 4    # shared out between so many processes
 
 Rating is what the Celery worker's task calls in a loop, one transaction a batch. `cpu_us` is the processor time of a
 record, in this process and in the database's (where that is on this machine): unlike the seconds it is nearly the same
@@ -15,6 +16,7 @@ import argparse
 import json
 import os
 import random
+import subprocess
 import sys
 import time
 import uuid
@@ -169,13 +171,52 @@ def measure(count: int, *, seed: int) -> dict[str, Any]:
     }
 
 
+def measure_workers(count: int, *, workers: int) -> dict[str, Any]:
+    """So many processes rate what waits, beginning together."""
+    insert(count, seed=Rate.objects.count() + UsageRecord.objects.count())
+    command = [sys.executable, __file__, "--rate-only"]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    raters = [subprocess.Popen(command, **pipes) for _ in range(workers)]
+    for rater in raters:
+        rater.stdout.readline()
+    began = time.perf_counter()
+    for rater in raters:
+        rater.stdin.write("go\n")
+        rater.stdin.flush()
+    cpu = sum(float(rater.stdout.readline()) for rater in raters)
+    seconds = time.perf_counter() - began
+    for rater in raters:
+        rater.communicate()
+    assert not UsageRecord.objects.filter(rated_at=None).exists(), "not all records were rated"
+    return {"database": connection.vendor, "records": count, "seconds": seconds, "cpu_us": cpu / count * 1e6}
+
+
+def rate_what_waits() -> None:
+    """When told, until nothing waits; prints the processor seconds it took."""
+    UsageRecord.objects.exists()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    cpu = processor_seconds()
+    while rate_waiting(max_batches=50):
+        pass
+    print(processor_seconds() - cpu, flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=50_000)
     parser.add_argument("--rated", type=int, nargs="+", metavar="N", help="rows rated before, ascending")
+    parser.add_argument("--workers", type=int, help="processes that rate together (PostgreSQL alone)")
+    parser.add_argument("--rate-only", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.rate_only:
+        rate_what_waits()
+        return
     call_command("migrate", verbosity=0)
     call_command("load_rates", stdout=StringIO())
+    if options.workers:
+        print(json.dumps(measure_workers(options.records, workers=options.workers)))
+        return
     if not options.rated:
         print(json.dumps(measure(options.records, seed=1)))
         return

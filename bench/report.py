@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from programs import ROOT, BenchError
-from workloads import GATEWAY, NGINX, ROWS, Round
+from workloads import GATEWAY, NGINX, ROWS, SCALED, Round
+
+if TYPE_CHECKING:
+    from growth import Growth
 
 PAGE = ROOT / "docs" / "performance.md"
-BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 MEMORY_ROW, RATING_ROW = "memory per 1,000 open streams, MB", "records rated/s by one process, {database}"
 
 
@@ -28,7 +30,9 @@ class Results:
     targets: list[str]
     machine: str
     rounds: list[Round] = field(default_factory=list)
-    memory_mb: float = 0.0
+    # By column.
+    memory_mb: dict[str, float] = field(default_factory=dict)
+    growth: list[Growth] = field(default_factory=list)
     rating: list[dict[str, Any]] = field(default_factory=list)
     records: str = ""
 
@@ -56,30 +60,37 @@ def markdown(results: Results) -> str:
     kind = f"medians of {count} interleaved rounds" if count > 1 else "one round"
     kind = "one quick round, a look only" if results.quick else kind
     day = datetime.now(UTC).date().isoformat()
-    parts = [f"Measured on {day}, {kind}: {results.machine}.", "", *_table(results), "", results.records]
-    return "\n".join(parts)
+    parts = [f"Measured on {day}, {kind}: {results.machine}."]
+    if results.rounds or results.rating:
+        parts += ["\n".join(_table(results)), results.records]
+    return "\n\n".join([*parts, *(growth.markdown() for growth in results.growth)])
 
 
 def _table(results: Results) -> list[str]:
-    names = [name for name in results.targets if name != GATEWAY]
+    ours = [name for name in (GATEWAY, SCALED) if name in results.targets] or [GATEWAY]
+    names = [name for name in results.targets if name not in ours]
     ratio = [f"{GATEWAY} ÷ {NGINX}"] if NGINX in names else []
-    head = ["", *names, f"**{GATEWAY}**", *ratio, "must", "aim"]
+    head = ["", *names, *(f"**{name}**" for name in ours), *ratio, "must", "aim"]
     rows = [head, ["---", *["---:"] * (len(head) - 1)]]
     for row in ROWS:
         medians = {name: row.median(results.rounds, name) for name in results.targets}
         if medians.get(GATEWAY) is None:
             continue
-        shown = [_figure(medians[name], row.digits) for name in (*names, GATEWAY)]
+        shown = [_figure(medians[name], row.digits) for name in (*names, *ours)]
         rows.append([row.label, *shown, *[_ratio(medians)] * len(ratio), row.must, row.aim])
     empty = ["–"] * len(names)
     blank = ["–"] * len(ratio)
     if results.memory_mb:
-        rows.append([MEMORY_ROW, *empty, _figure(results.memory_mb, 0), *blank, "60", "25"])
+        shown = [_figure(results.memory_mb.get(name), 0) for name in ours]
+        rows.append([MEMORY_ROW, *empty, *shown, *blank, "60", "25"])
     for rating in results.rating:
         # The budget is for PostgreSQL; SQLite has one writer and no budget.
         budget = ["10,000", "30,000"] if rating["database"] == "postgresql" else ["", ""]
         speed = _figure(rating["records"] / rating["seconds"], 0)
-        rows.append([RATING_ROW.format(database=rating["name"]), *empty, speed, *blank, *budget])
+        # Embedded is SQLite; where PostgreSQL is, the gateway is at scale.
+        column = SCALED if rating["database"] == "postgresql" and SCALED in ours else GATEWAY
+        shown = [speed if name == column else "–" for name in ours]
+        rows.append([RATING_ROW.format(database=rating["name"]), *empty, *shown, *blank, *budget])
     return [f"| {' | '.join(row)} |" for row in rows]
 
 
@@ -92,13 +103,14 @@ def _figure(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:,.{digits}f}"
 
 
-def write_page(text: str, page: Path = PAGE) -> None:
-    """Replace what stands between the two markers."""
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, behind = rest.partition(END)
+def write_page(text: str, page: Path = PAGE, *, part: str = "bench") -> None:
+    """Replace what stands between the part's two markers."""
+    opening, closing = f"<!-- {part}: begin -->", f"<!-- {part}: end -->"
+    before, begin, rest = page.read_text(encoding="utf-8").partition(opening)
+    _, end, behind = rest.partition(closing)
     if not begin or not end:
-        raise BenchError(f"{page} has no {BEGIN} … {END}")
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{behind}", encoding="utf-8")
+        raise BenchError(f"{page} has no {opening} … {closing}")
+    page.write_text(f"{before}{opening}\n\n{text}\n\n{closing}{behind}", encoding="utf-8")
 
 
 def progress(text: str) -> None:

@@ -1,35 +1,41 @@
-"""Measure the gateway beside the direct way and nginx; prints the table of docs/performance.md.
+"""Measure the gateway beside the direct way, nginx and others; prints the tables of docs/performance.md.
 
-    uv run bench/run.py             # three interleaved rounds, about seven minutes
-    uv run bench/run.py --quick     # one short round, under 40 s: rating on one database, only the gateway paced
-    uv run bench/run.py --write     # and puts the table into docs/performance.md
+    uv run bench/run.py                  # three interleaved rounds, and what grows: about forty minutes
+    uv run bench/run.py --quick          # one short round, a minute or two: a look, not a measurement
+    uv run bench/run.py --only gateway webs                     # parts of it, see --help
+    uv run bench/run.py --litellm PROGRAM --router PROGRAM     # LiteLLM's proxy and vLLM's router as columns
+    uv run bench/run.py --write          # and puts the tables into docs/performance.md
 
 Everything listens on loopback, lives in a temporary folder and ends with the command, Ctrl-C included. A C compiler
-is needed; nginx and PostgreSQL are measured where they are installed.
+is needed; nginx, PostgreSQL and Redis are measured where they are installed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from gateway_process import Gateway, gateway, product_environment
-from peers import peers
+from growth import MEASUREMENTS, at_scale, measure_growth
+from peers import Programs, peers
 from programs import BENCH, BUILD, ROOT, BenchError, find_postgresql, mock_upstream, postgresql, wait_until_quiet
 from report import Results, machine, markdown, progress, round_summary, write_page
-from workloads import DIRECT, GATEWAY, WARM_UP, Round, Run, Target, open_streams, workloads
+from workloads import DIRECT, GATEWAY, SCALED, WARM_UP, Round, Run, Target, open_streams, workloads
 
 PROMPT_TOKENS = 112  # what the mock upstream says of every request
 RATED_RECORDS, RATED_RECORDS_QUICK = 50_000, 10_000
 RATING_SECONDS = 300
 SETTLE_SECONDS = 60.0
+PARTS = ("gateway", "rating", *MEASUREMENTS)
 
 
 class Account:
@@ -47,7 +53,7 @@ class Account:
         self.unsure += run["in_flight"] - run["in_flight_begun"]
         return run
 
-    def verdict(self, measured: Gateway) -> str:
+    def verdict(self, measured: Gateway, *, name: str) -> str:
         """Whether each request became exactly one usage record. Raises BenchError where it did not."""
         expected = self.finished + self.begun
         records = measured.wait_for_records(expected, seconds=SETTLE_SECONDS)
@@ -58,27 +64,46 @@ class Account:
             raise BenchError(f"{expected:,} requests have {records.prompt_tokens:,} prompt tokens: {outcomes}")
         unsure = f" (of {self.unsure} more no byte had come back)" if self.unsure else ""
         return (
-            f"Of {expected:,} requests to the gateway, {self.begun:,} were cut off by their client; each became one "
+            f"Of {expected:,} requests to the {name}, {self.begun:,} were cut off by their client; each became one "
             f"usage record ({outcomes}){unsure}."
         )
 
 
-def measure_gateway(results: Results, *, rounds: int, litellm_program: str | None) -> None:
-    with tempfile.TemporaryDirectory(prefix="token-factory-bench-") as name, mock_upstream(Path(name)) as port:
-        folder, account = Path(name), Account()
-        with (
-            gateway(folder, upstream_url=f"http://127.0.0.1:{port}/v1") as measured,
-            peers(folder, upstream_port=port, litellm_program=litellm_program) as others,
-        ):
-            ours = Target(GATEWAY, measured.port, measured.key, (measured.pid,))
-            results.memory_mb = _memory_mb(ours, account, quick=results.quick)
-            wait_until_quiet(port)
-            targets = [Target(DIRECT, port), *others, ours]
-            results.targets = [target.name for target in targets]
-            for number in range(rounds):
-                results.rounds.append(_round(targets, account, quick=results.quick))
-                progress(f"round {number + 1} of {rounds}: {round_summary(results.rounds[-1], results.targets)}")
-            results.records = account.verdict(measured)
+def measure_gateway(results: Results, *, rounds: int, programs: Programs) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="token-factory-bench-") as name,
+        mock_upstream(Path(name)) as port,
+        gateways(Path(name), upstream_port=port) as ours,
+        peers(Path(name), programs, upstream_port=port) as others,
+    ):
+        accounts = {target: Account() for target in ours}
+        own = [Target(target, one.port, one.key, (one.pid,)) for target, one in ours.items()]
+        for target in own:
+            results.memory_mb[target.name] = _memory_mb(target, accounts[target.name], quick=results.quick)
+        wait_until_quiet(port)
+        targets = [Target(DIRECT, port), *others, *own]
+        results.targets = [target.name for target in targets]
+        for number in range(rounds):
+            results.rounds.append(_round(targets, accounts, quick=results.quick))
+            progress(f"round {number + 1} of {rounds}: {round_summary(results.rounds[-1], results.targets)}")
+        results.records = "\n\n".join(accounts[target].verdict(one, name=target) for target, one in ours.items())
+
+
+@contextmanager
+def gateways(folder: Path, *, upstream_port: int) -> Iterator[dict[str, Gateway]]:
+    """One web process embedded, and one of an installation on PostgreSQL and Redis, where these are."""
+    url = f"http://127.0.0.1:{upstream_port}/v1"
+    with ExitStack() as started:
+        made = {}
+        for name in (GATEWAY, SCALED):
+            own = folder / name.replace(" ", "-")
+            own.mkdir(mode=0o711)
+            if name == GATEWAY:
+                made[name] = started.enter_context(gateway(own, upstream_url=url))
+            elif find_postgresql() and shutil.which("redis-server"):
+                variables = started.enter_context(at_scale(own))
+                made[name] = started.enter_context(gateway(own, upstream_url=url, **variables))
+        yield made
 
 
 def _memory_mb(ours: Target, account: Account, *, quick: bool) -> float:
@@ -91,14 +116,15 @@ def _memory_mb(ours: Target, account: Account, *, quick: bool) -> float:
     return added_mb * 1000 / max(1, open_streams_now)
 
 
-def _round(targets: Sequence[Target], account: Account, *, quick: bool) -> Round:
+def _round(targets: Sequence[Target], accounts: Mapping[str, Account], *, quick: bool) -> Round:
     done: dict[str, dict[str, Run]] = {}
     for workload in workloads(quick=quick):
         for target in targets:
-            if workload.connections > target.max_connections or (quick and workload.pace_us and target.name != GATEWAY):
+            account = accounts.get(target.name)
+            if workload.connections > target.max_connections or (quick and workload.pace_us and not account):
                 continue
             run = target.measure(workload)
-            done.setdefault(workload.name, {})[target.name] = account.add(run) if target.name == GATEWAY else run
+            done.setdefault(workload.name, {})[target.name] = account.add(run) if account else run
     return done
 
 
@@ -130,8 +156,21 @@ def _keep(results: Results) -> Path:
     BUILD.mkdir(exist_ok=True)
     file = BUILD / "results.json"
     raw = {"machine": results.machine, "memory_mb": results.memory_mb, "rating": results.rating}
-    file.write_text(json.dumps(raw | {"rounds": results.rounds}, indent=1))
+    grown = {growth.what: dict.fromkeys(["sizes"], growth.sizes) | growth.rows for growth in results.growth}
+    file.write_text(json.dumps(raw | {"rounds": results.rounds, "growth": grown}, indent=1))
     return file
+
+
+def measure(results: Results, options: argparse.Namespace) -> None:
+    """The parts that are asked for."""
+    if "gateway" in options.only:
+        programs = Programs(options.litellm, options.router)
+        measure_gateway(results, rounds=1 if options.quick else options.rounds, programs=programs)
+    if "rating" in options.only:
+        measure_rating(results)
+    for name in MEASUREMENTS:
+        if name in options.only and (found := measure_growth(name, quick=options.quick)):
+            results.growth.append(found)
 
 
 def main() -> int:
@@ -139,21 +178,18 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, choices=range(1, 11), metavar="1-10")
     parser.add_argument("--quick", action="store_true", help="one short round: a look, not a measurement")
     parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
-    parser.add_argument("--only", choices=["gateway", "rating"], help="one of the two groups")
-    parser.add_argument("--litellm", metavar="PROGRAM", help="measure LiteLLM's proxy too, e.g. .../bin/litellm")
+    parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help=", ".join(PARTS), metavar="PART")
+    parser.add_argument("--litellm", metavar="PROGRAM", default="", help="LiteLLM's proxy too, e.g. .../bin/litellm")
+    parser.add_argument("--router", metavar="PROGRAM", default="", help="vLLM's router too, e.g. .../bin/vllm-router")
     options = parser.parse_args()
-    if options.write and options.only:
-        parser.error("--write needs both groups")
+    if options.write and set(options.only) < set(PARTS):
+        parser.error("--write needs all parts")
     for number in (signal.SIGINT, signal.SIGTERM):
         # Said explicitly: a shell's background jobs begin with SIGINT ignored.
         signal.signal(number, signal.default_int_handler)
     results = Results(quick=options.quick, targets=[], machine=machine())
     try:
-        if options.only != "rating":
-            rounds = 1 if options.quick else options.rounds
-            measure_gateway(results, rounds=rounds, litellm_program=options.litellm)
-        if options.only != "gateway":
-            measure_rating(results)
+        measure(results, options)
     except KeyboardInterrupt:
         progress("interrupted")
         return 130

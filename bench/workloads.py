@@ -9,7 +9,9 @@ from typing import Any
 
 from programs import load
 
-DIRECT, NGINX, LITELLM, GATEWAY = "direct", "nginx", "LiteLLM", "gateway"
+DIRECT, NGINX, LITELLM, ROUTER = "direct", "nginx", "LiteLLM", "vLLM router"
+# The gateway as `manage.py up` runs it, and with PostgreSQL and Redis.
+GATEWAY, SCALED = "gateway", "gateway at scale"
 PACE_US = 50_000
 # Start, drain and a margin on top of what a run is asked to take.
 MARGIN_SECONDS = 60.0

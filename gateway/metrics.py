@@ -22,21 +22,23 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+GAP_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
 
 
 class Durations:
-    """A histogram: how many lay below each of SECONDS and above the one before, and their sum."""
+    """A histogram: how many lay below each of the bounds and above the one before, and their sum."""
 
-    def __init__(self) -> None:
-        self._counts = [0] * (len(SECONDS) + 1)
+    def __init__(self, bounds: tuple[float, ...] = SECONDS) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
 
-    def add(self, seconds: float) -> None:
-        self._counts[bisect_left(SECONDS, seconds)] += 1
-        self._sum += seconds
+    def add(self, seconds: float, *, times: int = 1) -> None:
+        self._counts[bisect_left(self._bounds, seconds)] += times
+        self._sum += seconds * times
 
     def metric(self, name: str, text: str) -> Metric:
-        buckets = zip([*map(str, map(float, SECONDS)), "+Inf"], accumulate(self._counts), strict=True)
+        buckets = zip([*map(str, map(float, self._bounds)), "+Inf"], accumulate(self._counts), strict=True)
         return HistogramMetricFamily(name, text, buckets=list(buckets), sum_value=self._sum)
 
 
@@ -51,6 +53,7 @@ class Counted:
         self.refusals: Counter[str] = Counter()
         self.first_byte = Durations()
         self.duration = Durations()
+        self.chunk_gap = Durations(GAP_SECONDS)
 
 
 COUNTED = Counted()
@@ -66,9 +69,13 @@ def count_call(call: Call, *, spent_ppt: int) -> None:
         tokens[2] += counts.completion
     if spent_ppt:
         counted.spent_ppt[model] += spent_ppt
+    now = time.time()
     if call.first_byte_at:
         counted.first_byte.add(max(0.0, call.first_byte_at - call.started_at))
-    counted.duration.add(max(0.0, time.time() - call.started_at))
+        if call.stream and (gaps := call.output_chunks - 1) > 0:
+            # Each of a stream's gaps as the mean of them all: reading the clock at every chunk is what would cost.
+            counted.chunk_gap.add(max(0.0, now - call.first_byte_at) / gaps, times=gaps)
+    counted.duration.add(max(0.0, now - call.started_at))
 
 
 def count_refusal(code: str) -> None:
@@ -105,6 +112,8 @@ class _Counts(Collector):
             refusals.add_metric([code], count)
         yield refusals
         yield counted.first_byte.metric("tokenfactory_first_byte_seconds", "Time to the first byte of an answer.")
+        text = "Time from one chunk of a stream to the next, the mean of each stream for all of its chunks."
+        yield counted.chunk_gap.metric("tokenfactory_chunk_gap_seconds", text)
         yield counted.duration.metric("tokenfactory_call_seconds", "Time of whole calls.")
 
 

@@ -51,6 +51,20 @@ def test_a_call_is_counted_with_its_tokens_and_points(gateway: GatewayProcess, u
     assert grown(gateway, before, "first_byte_seconds_count") == 1
 
 
+def test_the_gaps_of_a_stream_are_counted_as_their_mean(gateway: GatewayProcess, upstream: FakeUpstream) -> None:
+    before = Metrics(gateway)
+    events = [event(chunk("word ")) for _ in range(4)]
+    upstream.then(replies.stream(*events, event(chunk(finish_reason="stop"))))
+    with gateway.streamed() as response:
+        response.read()
+    wait_until(lambda: grown(gateway, before, "chunk_gap_seconds_count"), what="the stream counted")
+    assert grown(gateway, before, "chunk_gap_seconds_count") == 4
+    assert 0 <= grown(gateway, before, "chunk_gap_seconds_sum") < 30
+    upstream.then(replies.answer(completion(usage=USAGE)))
+    gateway.ask()
+    assert grown(gateway, before, "chunk_gap_seconds_count") == 4
+
+
 def test_failures_and_refusals_are_counted_by_what_they_were(gateway: GatewayProcess, upstream: FakeUpstream) -> None:
     before = Metrics(gateway)
     assert gateway.ask(model=DEAD).status_code == 502
