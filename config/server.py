@@ -131,6 +131,7 @@ class Protocol(HttpToolsProtocol):
         self.headers = []
 
     def on_headers_complete(self) -> None:
+        self._idle_since = 0.0
         parser = self.parser
         url = httptools.parse_url(self.url)
         path = url.path.decode("ascii")
@@ -169,8 +170,17 @@ class Protocol(HttpToolsProtocol):
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_head()
+
     def _unset_keepalive_if_required(self) -> None:
-        self._idle_since = 0.0
+        """Uvicorn asks for it when a byte comes; here a whole head ends the wait, which a client cannot draw out."""
+
+    def _wait_for_head(self) -> None:
+        self._idle_since = self.loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._end_idle)
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
@@ -180,9 +190,7 @@ class Protocol(HttpToolsProtocol):
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
             return
-        self._idle_since = self.loop.time()
-        if self._idle_timer is None:
-            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._end_idle)
+        self._wait_for_head()
 
     def _end_idle(self) -> None:
         self._idle_timer = None
