@@ -21,7 +21,8 @@ AWAY_SECONDS = 5.0
 BLACK_HOLE_SECONDS = 10.0
 # What a supervisor takes (RestartSec of the units).
 RESTART_SECONDS = 1.0
-SLOW_CONNECTIONS, SLOW_SECONDS = 5_000, 30.0
+# Longer than a web process waits for a head.
+SLOW_CONNECTIONS, SLOW_SECONDS = 5_000, 85.0
 GUESSING_SECONDS = 10.0
 HOUR = 3_600.0
 ENDLESS = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)

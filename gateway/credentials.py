@@ -79,13 +79,16 @@ class KeyRing:
         known = self._known.get(digest)
         if known and epoch is not None and known.good(epoch):
             return known.caller
-        self._wrong.try_from(address)
+        if known is None:
+            # One that was right before is no guess, however many others come from its address.
+            self._wrong.try_from(address)
         # The epoch was read before the row: a change in between makes the entry stale at once.
         loaded = await _look_up(digest.hex(), epoch or b"")
         if loaded is None:
             self._known.pop(digest, None)
             raise Unauthorized(BAD_KEY)
-        self._wrong.was_right(address)
+        if known is None:
+            self._wrong.was_right(address)
         if epoch is not None:
             while len(self._known) >= MAX_CACHED_KEYS:
                 del self._known[next(iter(self._known))]

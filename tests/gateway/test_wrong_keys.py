@@ -50,6 +50,18 @@ def guess(number: int) -> str:
     return f"rc-{number:048x}"
 
 
+def test_a_key_that_was_right_is_looked_up_again_whatever_else_its_address_sends(looked_up: list[str]) -> None:
+    epochs = [b"first", b"first", b"second", None]
+
+    async def epoch() -> bytes | None:
+        return epochs.pop(0)
+
+    keys = KeyRing(epoch, wrong_rpm=1)
+    told = [outcome(keys, secret, "192.0.2.1") for secret in (GOOD, guess(1), GOOD, GOOD)]
+    assert told == ["in", "401 invalid_api_key", "in", "in"]
+    assert looked_up.count(_digest(GOOD)) == 3
+
+
 def test_after_so_many_guesses_an_address_is_refused_without_a_look_up(looked_up: list[str]) -> None:
     keys = KeyRing(_epoch, wrong_rpm=3)
     seen = [outcome(keys, guess(number), "192.0.2.1") for number in range(5)]
