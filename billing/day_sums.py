@@ -35,6 +35,13 @@ logger = logging.getLogger(__name__)
 MAX_DAYS = 500
 _WHO = ("key_id", "member_id", "model", "endpoint", "source")
 _MODEL = ("model", "endpoint", "source")
+DAY_LEVELS = {Level.MODEL_DAY: _MODEL, Level.KEY_DAY: ("key_id",), Level.MEMBER_DAY: ("member_id",)}
+MONTH_LEVELS = {
+    Level.MODEL_MONTH: _MODEL,
+    Level.KEY_MONTH: ("key_id",),
+    Level.MEMBER_MONTH: ("member_id",),
+    Level.CELL_MONTH: _WHO,
+}
 _NOTHING = {"key_id": "0", "member_id": "0", "model": "''", "endpoint": "''", "source": "''"}
 _DAY = timedelta(days=1)
 # A day that goes on is summed again when it has grown by so much, and by so many rows.
@@ -198,16 +205,15 @@ def _pass_empty_days(team_id: int, days: Sequence[Span]) -> None:
 def _sum_day(team_id: int, day: Span) -> None:
     noted = SummedDay.objects.select_for_update().get(team_id=team_id, starts_at=day[0])
     DayRollup.objects.filter(team_id=team_id, day_at=day[0]).delete()
-    levels = (Level.MODEL_QUARTER, Level.MODEL_DAY, Level.KEY_DAY, Level.MEMBER_DAY)
+    levels = (Level.MODEL_QUARTER, *DAY_LEVELS)
     Summary.objects.filter(team_id=team_id, level__in=levels, starts_at__gte=day[0], starts_at__lt=day[1]).delete()
     if Rollup.objects.filter(team_id=team_id, quarter_at__gte=day[0], quarter_at__lt=day[1]).exists():
         rollups = _Rows(Rollup._meta.db_table, "quarter_at", team_id, day)
         cells = _Rows(DayRollup._meta.db_table, "day_at", team_id, day)
         rollups.add_days()
         rollups.add(Level.MODEL_QUARTER, _MODEL, starts_at="quarter_at")
-        cells.add(Level.MODEL_DAY, _MODEL)
-        cells.add(Level.KEY_DAY, ("key_id",))
-        cells.add(Level.MEMBER_DAY, ("member_id",))
+        for level, columns in DAY_LEVELS.items():
+            cells.add(level, columns)
     sum_latencies(team_id, *day, span=LatencySpan.DAY)
     SummedMonth.objects.filter(team_id=team_id, starts_at__lte=day[0], ends_at__gte=day[1]).update(is_stale=True)
     noted.is_stale = False
@@ -220,16 +226,15 @@ def _sum_month(team_id: int, month: Span) -> None:
     days = SummedDay.objects.filter(team_id=team_id, starts_at__gte=month[0], ends_at__lte=month[1])
     if days.filter(is_stale=True).exists():
         return
-    levels = (Level.MODEL_MONTH, Level.KEY_MONTH, Level.MEMBER_MONTH, Level.CELL_MONTH)
-    Summary.objects.filter(team_id=team_id, level__in=levels, starts_at=month[0]).delete()
+    Summary.objects.filter(team_id=team_id, level__in=MONTH_LEVELS, starts_at=month[0]).delete()
     table = Summary._meta.db_table
-    for level, days_level, columns in (
-        (Level.MODEL_MONTH, Level.MODEL_DAY, _MODEL),
-        (Level.KEY_MONTH, Level.KEY_DAY, ("key_id",)),
-        (Level.MEMBER_MONTH, Level.MEMBER_DAY, ("member_id",)),
+    for days_level, level in (
+        (Level.MODEL_DAY, Level.MODEL_MONTH),
+        (Level.KEY_DAY, Level.KEY_MONTH),
+        (Level.MEMBER_DAY, Level.MEMBER_MONTH),
     ):
-        _Rows(table, "starts_at", team_id, month, level=days_level).add(level, columns)
-    _Rows(DayRollup._meta.db_table, "day_at", team_id, month).add(Level.CELL_MONTH, _WHO)
+        _Rows(table, "starts_at", team_id, month, level=days_level).add(level, MONTH_LEVELS[level])
+    _Rows(DayRollup._meta.db_table, "day_at", team_id, month).add(Level.CELL_MONTH, MONTH_LEVELS[Level.CELL_MONTH])
     sum_latencies(team_id, *month, span=LatencySpan.MONTH)
     noted.is_stale = False
     noted.save(update_fields=["is_stale"])

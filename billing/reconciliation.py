@@ -4,7 +4,7 @@ Team by team and month by month, each in one consistent view of the database, so
 
 - every rated 2xx record has charges for exactly its counts, other records have none, each amount is units × price;
 - every rollup cell is the sum of its records, charges and corrections;
-- a day that is summed once more is the sum of its quarter hours;
+- a day or month that is summed once more, in whichever grouping, is the sum of its quarter hours;
 - an export's lines add up to its total line, and that to the rollups;
 - a day whose records are pruned: what was pruned, plus records that are left, is its rollups;
 - over everything: all charges and corrections together are all rollups together;
@@ -14,7 +14,7 @@ Team by team and month by month, each in one consistent view of the database, so
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,10 +29,12 @@ from django.db.models.functions import Greatest, Least
 from billing import counters
 from billing.buckets import Interval
 from billing.cells import AMOUNT_AT, SUMS, Cell, Cells, Sums, ledger_cells, rollup_cells, team_ids
+from billing.day_sums import DAY_LEVELS, MONTH_LEVELS, Span, summed_days, summed_months
 from billing.exports import lines
-from billing.models import Charge, Correction, DayRollup, PrunedDay, Rollup, SetAside, SummedDay, UsageRecord
+from billing.models import Charge, Correction, DayRollup, PrunedDay, Rollup, SetAside, UsageRecord
 from billing.pricing import MAX_PAGES, MAX_TOKENS, format_points
 from billing.rebuilding import DAY, starts_at, used_days
+from billing.report_models import Level, Summary
 from billing.reports import UsageQuery
 from billing.repricing import parts_of
 
@@ -95,7 +97,7 @@ def _consistent(team_id: int, start: datetime, end: datetime) -> list[Difference
     return [
         *_records_and_charges(team_id, start, end),
         *_cells(team_id, start, end),
-        *_summed_days(team_id, start, end),
+        *_summed_spans(team_id, start, end),
         *_exports(team_id, start, end),
     ]
 
@@ -210,20 +212,41 @@ def _ids(cell: Cell) -> tuple[UUID, ...]:
     return tuple(found.order_by("started_at").values_list("id", flat=True)[:MAX_IDS])
 
 
-def _summed_days(team_id: int, start: datetime, end: datetime) -> Iterator[Difference]:
-    days = SummedDay.objects.filter(team_id=team_id, starts_at__gte=start, starts_at__lt=end, is_stale=False)
-    for day in days:
-        quarters = Rollup.objects.filter(team_id=team_id, quarter_at__gte=day.starts_at, quarter_at__lt=day.ends_at)
-        summed = DayRollup.objects.filter(team_id=team_id, day_at=day.starts_at)
-        if _sums_of(quarters) != _sums_of(summed):
-            yield Difference(
-                f"the summed day of team {team_id} from {day.starts_at:%Y-%m-%d %H:%M} UTC is not its rollups"
-            )
+def _summed_spans(team_id: int, start: datetime, end: datetime) -> Iterator[Difference]:
+    """Days and months that reports may take as they are summed."""
+    of_team = {"team_id": team_id}
+    for begins, ends in summed_days(team_id, start, end).items():
+        cells = DayRollup.objects.filter(day_at=begins, **of_team)
+        quarters = Summary.objects.filter(
+            level=Level.MODEL_QUARTER, starts_at__gte=begins, starts_at__lt=ends, **of_team
+        )
+        sums = [
+            (cells, MONTH_LEVELS[Level.CELL_MONTH]),
+            (quarters, DAY_LEVELS[Level.MODEL_DAY]),
+            *_summaries(DAY_LEVELS, begins, of_team),
+        ]
+        yield from _odd_span("day", team_id, (begins, ends), sums)
+    for begins, ends in summed_months(team_id, start, end).items():
+        yield from _odd_span("month", team_id, (begins, ends), list(_summaries(MONTH_LEVELS, begins, of_team)))
 
 
-def _sums_of(rows: QuerySet[Any]) -> set[tuple[Any, ...]]:
-    cells = rows.order_by().values_list("key_id", "member_id", "model", "endpoint", "source")
-    return set(cells.annotate(**{f"sum_{name}": Sum(name) for name in SUMS}))
+type _Summed = tuple[QuerySet[Any], Sequence[str]]
+
+
+def _summaries(levels: Mapping[Level, Sequence[str]], begins: datetime, of_team: dict[str, int]) -> Iterator[_Summed]:
+    for level, columns in levels.items():
+        yield Summary.objects.filter(level=level, starts_at=begins, **of_team), columns
+
+
+def _odd_span(kind: str, team_id: int, span: Span, sums: Sequence[_Summed]) -> Iterator[Difference]:
+    rollups = Rollup.objects.filter(team_id=team_id, quarter_at__gte=span[0], quarter_at__lt=span[1])
+    if any(_sums_of(rows, columns) != _sums_of(rollups, columns) for rows, columns in sums):
+        yield Difference(f"the summed {kind} of team {team_id} from {span[0]:%Y-%m-%d %H:%M} UTC is not its rollups")
+
+
+def _sums_of(rows: QuerySet[Any], columns: Sequence[str]) -> set[tuple[Any, ...]]:
+    groups = rows.order_by().values_list(*columns)
+    return set(groups.annotate(**{f"sum_{name}": Sum(name) for name in SUMS}))
 
 
 # -- exports and totals -------------------------------------------------------------------------

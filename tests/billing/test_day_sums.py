@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from django.core.management import call_command
-from django.db.models import Sum
+from django.db.models import F, Sum
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
@@ -18,7 +18,7 @@ from hypothesis.extra.django import TestCase
 from accounts.models import Team
 from billing.buckets import QUARTER, Interval
 from billing.cells import mark_stale
-from billing.day_sums import sum_days, summed_months
+from billing.day_sums import MONTH_LEVELS, sum_days, summed_months
 from billing.models import DayRollup, Rollup, SummedDay
 from billing.rates import load_rates
 from billing.reconciliation import reconcile
@@ -220,6 +220,18 @@ def test_an_edited_day_is_a_difference(team: Team) -> None:
     assert [str(found) for found in reconcile()] == [
         f"the summed day of team {team.pk} from 2026-10-30 04:00 UTC is not its rollups"
     ]
+
+
+@pytest.mark.parametrize("level", list(Level))
+def test_an_edited_sum_of_any_grouping_is_a_difference(team: Team, level: Level) -> None:
+    use(team, [10])
+    sum_days(now=NOW)
+    assert list(reconcile()) == []
+    assert Summary.objects.filter(level=level).update(requests=F("requests") + 1)
+    span = "month" if level in MONTH_LEVELS else "day"
+    begins = "2026-10-01 04:00" if span == "month" else "2026-10-30 04:00"
+    found = next(map(str, reconcile()))
+    assert found == f"the summed {span} of team {team.pk} from {begins} UTC is not its rollups"
 
 
 def make_rollups(team: Team, moments: list[int]) -> None:
