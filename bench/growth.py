@@ -110,8 +110,9 @@ def of_keys(*, quick: bool) -> Growth:
                 columns.append(_json_of([*command, *arguments], environment))
                 progress(f"{size:,} keys: {columns[-1]}")
     said = (
-        "`GET /v1/models`, one request at a time on a kept connection, PostgreSQL and Redis. *Cold* is a key that the"
-        " process has not seen (looked up in the database), *warm* the same key again, *unknown* one that nobody has."
+        "A call that is refused for its model once its key is known, one at a time on a kept connection, PostgreSQL and"
+        " Redis. *Cold* is a key that the process has not seen (looked up in the database), *warm* the same key again,"
+        " *unknown* one that nobody has."
     )
     return Growth("keys", sizes, _by_row(columns), said)
 
