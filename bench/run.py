@@ -93,6 +93,8 @@ def measure_gateway(results: Results, *, rounds: int, programs: Programs) -> Non
 def gateways(folder: Path, *, upstream_port: int) -> Iterator[dict[str, Gateway]]:
     """One web process embedded, and one of an installation on PostgreSQL and Redis, where these are."""
     url = f"http://127.0.0.1:{upstream_port}/v1"
+    # PostgreSQL, which runs as a user of its own, has to reach its folder in here.
+    folder.chmod(0o711)
     with ExitStack() as started:
         made = {}
         for name in (GATEWAY, SCALED):
