@@ -6,6 +6,7 @@
  * Listens on 127.0.0.1 (any free port without --port) and prints {"port": N} once it does.
  *
  *     GET  …/models             one model, bench-model
+ *     GET  …/health             {}, which routers ask for
  *     GET  …/counts             {"requests": N, "streams": N, "open": N, "chunks": N}
  *     POST …/chat/completions   about 600 bytes of JSON with usage; with "stream": true as many chunks as asked
  *                               for, then finish reason, usage (where asked for) and [DONE]
@@ -397,6 +398,8 @@ static void dispatch(struct peer *p, const char *head, size_t head_bytes, const 
         chat_completion(p, body, body_bytes);
     } else if (path_ends(head, head_bytes, "/models")) {
         answer(p, "200 OK", MODELS);
+    } else if (path_ends(head, head_bytes, "/health")) {
+        answer(p, "200 OK", "{}");
     } else if (path_ends(head, head_bytes, "/counts")) {
         char text[160];
         snprintf(text, sizeof text, "{\"requests\":%ld,\"streams\":%ld,\"open\":%ld,\"chunks\":%ld}", requests, streams,

@@ -93,7 +93,6 @@ def router(folder: Path, program: str, *, upstream_port: int) -> Iterator[int]:
     command = [
         program, "--worker-urls", f"http://127.0.0.1:{upstream_port}", "--host", "127.0.0.1", "--port", str(port),
         "--policy", "round_robin", "--log-level", "error", "--prometheus-port", str(free_port()),
-        "--health-check-endpoint", "/v1/models",
     ]  # fmt: skip
     with running(command, log=log) as process:
         wait_until(lambda: get(port, "/v1/models") is not None, what="the router", process=process, log=log)
