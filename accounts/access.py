@@ -13,14 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
 from asgiref.sync import iscoroutinefunction
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
+from django.utils.translation import gettext
 
 from accounts.key_epoch import NotTold
 from accounts.middleware import aload
@@ -54,6 +56,28 @@ def right_required(right: Right) -> Callable[[View], View]:
 
 def staff_required(view: View) -> View:
     return _marked(view, "staff", _staff_first)
+
+
+def in_the_team_shown(view: View) -> View:
+    """For a form that acts on `request.team`, below the mark: nothing is done where another tab has switched teams.
+
+    The form says by `components/team_shown.html` which team its page showed; one that does not is taken at its word.
+    """
+
+    @wraps(view)
+    def wrapper(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
+        shown = request.POST.get("team_shown")
+        if shown is None or shown == str(request.team.pk):  # type: ignore[attr-defined]
+            return cast(HttpResponseBase, view(request, *args, **kwargs))
+        messages.error(
+            request, gettext("You work in another team by now, so nothing was done. Look at it and try again.")
+        )
+        answer = redirect("accounts:team")
+        if request.headers.get("HX-Request"):
+            return HttpResponse(headers={"HX-Redirect": answer["Location"]})
+        return answer
+
+    return wrapper
 
 
 def _staff_first(request: HttpRequest) -> HttpResponse | None:

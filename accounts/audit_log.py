@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django import forms
-from django.db.models import QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from accounts.audit import Action
 from accounts.models import AuditEntry, Role, Team
 from accounts.points import points_of
+from accounts.spreadsheet import BYTE_ORDER_MARK, Cells, csv_text
 
-# A cell that begins so would be run as a formula by a spreadsheet.
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+ENTRIES_AT_A_TIME = 1_000
+# Nothing happened before, and the ends of the calendar have no midnight in some zones.
+FIRST_DAY, LAST_DAY = date(2000, 1, 1), date(2999, 12, 31)
 COLUMNS = ("at", "actor_id", "actor", "action", "object_type", "object_id", "object", "details", "address")
 FIELDS = {
     "name": _("name"),
@@ -42,6 +44,10 @@ FIELDS = {
     "invited_by": _("invited by"),
     "reason": _("reason"),
     "factor": _("factor"),
+    "change": _("change"),
+    "endpoint": _("endpoint"),
+    "address": _("address"),
+    "statement readers": _("readers of the statements"),
 }
 # What `details` holds under a name in words of ours, as people read it.
 VALUES = {
@@ -51,8 +57,14 @@ VALUES = {
         "recovery_codes": _("recovery codes"),
         "openid": _("single sign-on"),
     },
-    "reason": {"member removed": _("member removed")},
+    "reason": {"member removed": _("member removed"), "inviter": _("whoever sent it may no longer invite")},
     "keys": {"revoke": _("all revoked"), "hand_over": _("handed to the team")},
+    "change": {
+        "endpoint added": _("endpoint added"),
+        "endpoint switched on": _("endpoint switched on"),
+        "endpoint switched off": _("endpoint switched off"),
+        "endpoint deleted": _("endpoint deleted"),
+    },
 }
 
 
@@ -64,10 +76,10 @@ class AuditFilter(forms.Form):
 
     def __init__(self, *args: Any, team: Team, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.team = team
         self.entries = AuditEntry.objects.filter(team=team)
-        # Distinct by number and last name seen; a log with the name of each change stays truthful, the filter short.
-        people = dict(self.entries.order_by("at", "id").values_list("actor_id", "actor_name").distinct())
-        chosen = [(str(id or 0), name) for id, name in sorted(people.items(), key=lambda person: person[1].lower())]
+        people = sorted(_people(self.entries), key=lambda person: person[1].lower())
+        chosen = [(str(id), name) for id, name in people]
         self.fields["actor"].choices = [("", gettext("Everybody")), *chosen]  # type: ignore[attr-defined]
         self.fields["action"].choices = [("", gettext("Everything")), *Action.choices]  # type: ignore[attr-defined]
 
@@ -80,10 +92,15 @@ class AuditFilter(forms.Form):
         if data.get("actor"):
             entries = entries.filter(actor_id=int(data["actor"]) or None)
         if data.get("since"):
-            entries = entries.filter(at__date__gte=data["since"])
+            entries = entries.filter(at__gte=self._midnight(data["since"]))
         if data.get("until"):
-            entries = entries.filter(at__date__lte=data["until"])
+            entries = entries.filter(at__lt=self._midnight(data["until"], days=1))
         return entries
+
+    def _midnight(self, day: date, *, days: int = 0) -> datetime:
+        """In the team's zone, so many days later."""
+        bounded = min(max(day, FIRST_DAY), LAST_DAY)
+        return datetime.combine(bounded + timedelta(days=days), time.min, tzinfo=ZoneInfo(self.team.time_zone))
 
 
 def action_label(entry: AuditEntry) -> str:
@@ -95,22 +112,36 @@ def described(entry: AuditEntry) -> list[str]:
     return [f"{FIELDS.get(name, name)}: {_told(name, value)}" for name, value in entry.details.items()]
 
 
-def csv_lines(entries: QuerySet[AuditEntry]) -> Iterator[str]:
-    yield _line(COLUMNS)
-    for entry in entries.iterator(chunk_size=1000):
-        yield _line(
-            (
-                entry.at.isoformat(),
-                entry.actor_id or "",
-                entry.actor_name,
-                entry.action,
-                entry.object_type,
-                entry.object_id or "",
-                entry.object_name,
-                json.dumps(entry.details, ensure_ascii=False),
-                entry.address,
-            )
-        )
+def csv_parts(entries: QuerySet[AuditEntry]) -> Iterator[str]:
+    """The whole of it, read a stretch at a time: its size costs neither memory nor a query that waits for a reader."""
+    yield BYTE_ORDER_MARK + csv_text([COLUMNS])
+    part = list(entries[:ENTRIES_AT_A_TIME])
+    while part:
+        yield csv_text(map(_cells, part))
+        last = part[-1]
+        older = Q(at__lt=last.at) | Q(at=last.at, id__lt=last.pk)
+        part = list(entries.filter(older)[:ENTRIES_AT_A_TIME])
+
+
+def _people(entries: QuerySet[AuditEntry]) -> Iterator[tuple[int, str]]:
+    """Whoever did something, each under the last name he had; 0 is everything that no person did."""
+    latest = entries.order_by().values("actor_id").annotate(latest=Max("id"))
+    for id, name in entries.filter(pk__in=latest.values("latest")).values_list("actor_id", "actor_name"):
+        yield (id, name) if id else (0, gettext("No person: keys and the command line"))
+
+
+def _cells(entry: AuditEntry) -> Cells:
+    return (
+        entry.at.isoformat(),
+        entry.actor_id or "",
+        entry.actor_name,
+        entry.action,
+        entry.object_type,
+        entry.object_id or "",
+        entry.object_name,
+        json.dumps(entry.details, ensure_ascii=False),
+        entry.address,
+    )
 
 
 def _told(name: str, value: Any) -> str:
@@ -127,18 +158,8 @@ def _shown(name: str, value: Any) -> str:
         return f"{points_of(value):f}"
     if name == "role" and value in Role:
         return str(Role(value).label)
-    if name in VALUES and value in VALUES[name]:
+    if isinstance(value, str) and value in VALUES.get(name, {}):
         return str(VALUES[name][value])
     if isinstance(value, bool):
         return gettext("on") if value else gettext("off")
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _line(cells: tuple[Any, ...]) -> str:
-    line = io.StringIO()
-    csv.writer(line).writerow([_harmless(str(cell)) for cell in cells])
-    return line.getvalue()
-
-
-def _harmless(cell: str) -> str:
-    return f"'{cell}" if cell.startswith(FORMULA_STARTS) else cell

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from zoneinfo import available_timezones
 
 from django import forms
 from django.conf import settings
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.http import QueryDict
 from django.utils import timezone
 from django.utils.translation import gettext
@@ -21,7 +22,7 @@ from accounts.members import KeysOfLeaver
 from accounts.models import ApiKey, KeyEndpoint, Membership, PointsPeriod, Role, Team, User
 from accounts.points import MAX_POINTS, PLACES, points_of, ppt_of
 from accounts.rights import grantable_roles
-from accounts.teams import TeamSettings
+from accounts.teams import TeamSettings, changed_lately
 
 LIFETIMES = [
     ("", _("Never")),
@@ -43,6 +44,9 @@ LEAVERS_KEYS = [
 ]
 MAX_NETWORKS = 50
 MAX_LIMIT = 1_000_000
+# At the ends of the calendar a moment has no place in some zone.
+FIRST_MOMENT, LAST_MOMENT = datetime(2000, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, tzinfo=UTC)
+MAX_PASTED = 20_000
 
 
 def points_field(**options: Any) -> forms.DecimalField:
@@ -149,6 +153,7 @@ class ChangeKeyForm(KeyForm):
         label=_("Expires"),
         required=False,
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+        validators=[MinValueValidator(FIRST_MOMENT), MaxValueValidator(LAST_MOMENT)],
         help_text=_("By the team's time. Empty: never."),
     )
 
@@ -188,9 +193,9 @@ class RotateForm(forms.Form):
 
 class LeakedKeyForm(forms.Form):
     secret = forms.CharField(
-        label=_("The secret"),
-        max_length=200,
-        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", "placeholder": "rc-…"}),
+        label=_("The secret, or the text it is in"),
+        max_length=MAX_PASTED,
+        widget=forms.Textarea(attrs={"rows": 3, "autocomplete": "off", "spellcheck": "false", "placeholder": "rc-…"}),
     )
 
 
@@ -281,6 +286,16 @@ class TeamForm(forms.Form):
         ):
             self.fields[name].help_text = _limit_help(default, staff=staff)
 
+    def clean_time_zone(self) -> str:
+        zone: str = self.cleaned_data["time_zone"]
+        # At each midnight the points begin anew: a team that moved to where it is just striking had them every hour.
+        moved = zone != self.team.time_zone and not self.staff
+        if moved and self.team.has_points_limit and changed_lately(self.team, "time_zone"):
+            raise forms.ValidationError(
+                gettext("The zone was changed within the last day. Only staff changes it again.")
+            )
+        return zone
+
     def clean_points_limit(self) -> Decimal | None:
         current = points_of(self.team.points_limit_ppt)
         return self._tightened(
@@ -315,7 +330,9 @@ class DeleteAccountForm(LeaverForm):
     name = forms.CharField(
         label=_("Name that stays"),
         max_length=120,
-        help_text=_("Your teams' history keeps this name. Everything else about you is removed."),
+        help_text=_(
+            "Usage and keys keep this name, the audit log the names as they were. All else about you is removed."
+        ),
     )
     confirm = forms.CharField(
         label=_("Your e-mail address, to confirm"), widget=forms.EmailInput(attrs={"autocomplete": "off"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Collection
 from datetime import timedelta
 from smtplib import SMTPException
 
@@ -19,10 +20,13 @@ from django.utils.translation import gettext
 from accounts import key_epoch
 from accounts.audit import Action, Actor, record
 from accounts.models import Invitation, Membership, Role, Team, User
+from accounts.rights import grantable_roles
 
 LIFETIME = timedelta(days=7)
-# What one team can have sent without anybody having answered: a mail costs its receiver something.
+# A mail costs its receiver something: what one team can have open, and what a person and an address can be sent a day.
 MAX_PENDING = 100
+MAX_OF_A_PERSON = 100
+MAX_TO_AN_ADDRESS = 5
 
 
 class InvitationRefused(Exception):
@@ -36,13 +40,14 @@ class WrongAddress(Exception):
 def invite(*, team: Team, email: str, role: Role, invited_by: User, actor: Actor) -> Invitation:
     """Send an invitation. One that was sent to the same address before stops working.
 
-    Raises InvitationRefused for a member's address, for too many open ones, and where the mail cannot be sent.
+    Raises InvitationRefused for a member's address, for too many, where the mail cannot be sent, and where whoever
+    invites may not give that role (any more).
     """
     address = email.strip().lower()
     token = secrets.token_urlsafe(32)
     try:
         with transaction.atomic():
-            _check(team, address)
+            _check(team, address, role, invited_by)
             team.invitations.pending().filter(email=address).update(revoked_at=timezone.now())
             made = team.invitations.create(
                 email=address,
@@ -69,16 +74,34 @@ def revoke_invitation(*, invitation: Invitation, actor: Actor) -> bool:
     return True
 
 
+def withdraw_invitations_of(*, team: Team, user: User, except_to: Collection[Role], actor: Actor) -> None:
+    """Those he may no longer send: else somebody who was removed would let himself in again by another address.
+
+    All of them where nobody is left in the team. Inside a transaction.
+    """
+    pending = team.invitations.pending().exclude(role__in=except_to)
+    if team.memberships.exists():
+        pending = pending.filter(invited_by=user)
+    for invitation in pending:
+        invitation.revoked_at = timezone.now()
+        invitation.save(update_fields=["revoked_at"])
+        details = {"reason": "inviter"}
+        record(actor=actor, action=Action.INVITATION_REVOKED, team=team, object=invitation, details=details)
+
+
 def find_invitation(token: str) -> Invitation | None:
     """Whatever has become of it: accepted, revoked and expired ones too."""
     return Invitation.objects.filter(digest=_digest(token)).select_related("team", "invited_by").first()
 
 
 def is_for(invitation: Invitation, user: User) -> bool:
-    """Whether the person has the address. An unverified one will do: the link was read in that mailbox."""
+    """Whether the person has the address. His main one will do unverified: the link was read in that mailbox.
+
+    Another one has to be verified: anybody can add any address, and then use a link that was passed on to him.
+    """
     if user.email.lower() == invitation.email:
         return True
-    return bool(EmailAddress.objects.filter(user=user, email__iexact=invitation.email).exists())
+    return bool(EmailAddress.objects.filter(user=user, email__iexact=invitation.email, verified=True).exists())
 
 
 def accept(*, invitation: Invitation, user: User, actor: Actor) -> Membership | None:
@@ -89,6 +112,10 @@ def accept(*, invitation: Invitation, user: User, actor: Actor) -> Membership | 
     if not is_for(invitation, user):
         raise WrongAddress
     with transaction.atomic():
+        # The last owner does not end his account while somebody joins.
+        Team.objects.select_for_update().get(pk=invitation.team_id)
+        if not Membership.objects.filter(team_id=invitation.team_id, role=Role.OWNER).exists():
+            return None
         if not Invitation.objects.open().filter(pk=invitation.pk).update(accepted_at=timezone.now()):
             return None
         team, role = invitation.team, Role(invitation.role)
@@ -100,12 +127,21 @@ def accept(*, invitation: Invitation, user: User, actor: Actor) -> Membership | 
     return membership
 
 
-def _check(team: Team, address: str) -> None:
+def _check(team: Team, address: str, role: Role, invited_by: User) -> None:
     Team.objects.select_for_update().get(pk=team.pk)
+    inviter = Membership.objects.filter(team=team, user=invited_by).first()
+    if inviter is None or role not in grantable_roles(inviter):
+        raise InvitationRefused(gettext("You cannot invite with this role."))
     if Membership.objects.filter(team=team, user__email__iexact=address).exists():
         raise InvitationRefused(gettext("This person is a member of the team already."))
     if team.invitations.open().count() >= MAX_PENDING:
         raise InvitationRefused(gettext("Too many invitations are open. Revoke some, or wait until they are answered."))
+    today = Invitation.objects.filter(created_at__gt=timezone.now() - timedelta(days=1))
+    if (
+        today.filter(invited_by=invited_by).count() >= MAX_OF_A_PERSON
+        or today.filter(email=address).count() >= MAX_TO_AN_ADDRESS
+    ):
+        raise InvitationRefused(gettext("Too many invitations were sent within a day. Try again tomorrow."))
 
 
 def _send(invitation: Invitation, token: str) -> None:

@@ -18,7 +18,8 @@ from django.utils import timezone
 
 from accounts import key_epoch
 from accounts.audit import SYSTEM, Action, Actor, record
-from accounts.models import ApiKey, Team, User
+from accounts.models import ApiKey, Membership, Team, User
+from accounts.rights import Right, require
 
 SECRET_PATTERN = re.compile(r"rc-[0-9a-f]{48}", re.ASCII)
 MAX_GRACE_SECONDS = 7 * 86_400
@@ -72,8 +73,11 @@ def find_key(digest: str) -> ApiKey | None:
 
 
 def find_key_by_secret(secret: str) -> ApiKey | None:
-    """Whose secret this is or was, usable or not: for revoking one that leaked."""
-    return ApiKey.objects.by_any_secret(digest_of(secret)).first()
+    """Whose secret this is, usable or not: for revoking one that leaked.
+
+    One that was rotated out and is past its grace opens nothing, so it ends nothing either.
+    """
+    return ApiKey.objects.with_secret(digest_of(secret)).first()
 
 
 def issue_key(
@@ -83,11 +87,19 @@ def issue_key(
     name: str,
     expires_at: datetime | None = None,
     terms: KeyTerms | None = None,
+    by: Membership | None = None,
     actor: Actor = SYSTEM,
 ) -> IssuedKey:
+    """`by`: who must still be allowed to when the key is made; PermissionDenied else.
+
+    Without it somebody who is being removed could have a key made just after his were revoked.
+    """
     secret = _new_secret()
     chosen = terms or KeyTerms(expires_at=expires_at)
     with transaction.atomic():
+        if by is not None:
+            Team.objects.select_for_update().get(pk=team.pk)
+            require(Membership.objects.filter(pk=by.pk, team=team).first(), Right.CREATE_KEYS)
         key = ApiKey.objects.create(team=team, created_by=created_by, name=name, **_columns(secret), **asdict(chosen))
         record(actor=actor, action=Action.KEY_CREATED, team=team, object=key, details=_noted(KeyTerms(), chosen))
     # A process may remember that this digest opens nothing.
@@ -102,7 +114,9 @@ def rotate_key(*, key: ApiKey, grace_seconds: int, actor: Actor = SYSTEM) -> Iss
     grace = min(max(grace_seconds, 0), MAX_GRACE_SECONDS)
     secret = _new_secret()
     with transaction.atomic():
-        changed = ApiKey.objects.filter(pk=key.pk, digest=key.digest, revoked_at=None).update(
+        # Not of whoever made it any more: it was handed to the team, and he may be gone.
+        seen = ApiKey.objects.filter(pk=key.pk, digest=key.digest, created_by=key.created_by_id, revoked_at=None)
+        changed = seen.update(
             previous_digest=key.digest if grace else None,
             previous_until=timezone.now() + timedelta(seconds=grace) if grace else None,
             **_columns(secret),
@@ -146,16 +160,17 @@ def change_key(*, key: ApiKey, name: str, terms: KeyTerms, actor: Actor = SYSTEM
         raise KeyChanged
 
 
-def revoke_keys_of(*, team: Team, user: User, actor: Actor) -> None:
-    """Every key of the team that this person made. Inside a transaction; the caller bumps the epoch after it."""
-    for key in ApiKey.objects.filter(team=team, created_by=user, revoked_at=None):
+def revoke_keys_of(*, team: Team, user: User | None, actor: Actor) -> None:
+    """Every key of the team that this person made, or all of them. Inside a transaction; the caller bumps the epoch."""
+    keys = team.api_keys.filter(revoked_at=None)
+    for key in (keys.filter(created_by=user) if user else keys).select_for_update():
         ApiKey.objects.filter(pk=key.pk).update(revoked_at=timezone.now())
         record(actor=actor, action=Action.KEY_REVOKED, team=team, object=key, details={"reason": "member removed"})
 
 
 def hand_over_keys_of(*, team: Team, user: User, actor: Actor) -> None:
     """The same keys go on working, made by nobody in particular. Inside a transaction, as above."""
-    for key in ApiKey.objects.filter(team=team, created_by=user, revoked_at=None):
+    for key in ApiKey.objects.filter(team=team, created_by=user, revoked_at=None).select_for_update():
         ApiKey.objects.filter(pk=key.pk).update(created_by=None)
         record(actor=actor, action=Action.KEY_HANDED_OVER, team=team, object=key, details={"from": str(user)})
 

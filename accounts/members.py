@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from accounts import key_epoch
 from accounts.audit import Action, Actor, record
+from accounts.invitations import withdraw_invitations_of
 from accounts.keys import hand_over_keys_of, revoke_keys_of
 from accounts.models import Membership, Role, Team, User
+from accounts.rights import Right, grantable_roles, may
 
 
 class LastOwner(Exception):
     """The team would be left without an owner; nothing was done."""
 
 
-class NotAMember(Exception):
-    """The person is no longer in the team; nothing was done."""
+class MembersChanged(Exception):
+    """Somebody left or has another role than was seen; nothing was done."""
 
 
 class KeysOfLeaver(StrEnum):
@@ -33,11 +35,11 @@ def change_role(*, membership: Membership, role: Role, actor: Actor) -> None:
         current = _locked(membership)
         if current.role == role:
             return
-        if current.role == Role.OWNER:
-            _another_owner(current)
+        if current.role == Role.OWNER and not _others(current).filter(role=Role.OWNER).exists():
+            raise LastOwner
         details = {"role": [current.role, role.value]}
-        Membership.objects.filter(pk=current.pk).update(role=role)
         record(actor=actor, action=Action.MEMBER_ROLE, team=current.team, object=current.user, details=details)
+        _give(current, role, actor)
     key_epoch.bump()
     membership.refresh_from_db()
 
@@ -46,9 +48,9 @@ def remove_member(*, membership: Membership, keys: KeysOfLeaver, actor: Actor) -
     """Take somebody out of the team. His keys are refused from the next request on, or are the team's from now."""
     with transaction.atomic():
         current = _locked(membership)
-        if current.role == Role.OWNER:
-            _another_owner(current)
         leaving = actor.id == current.user_id
+        if is_needed(current) or (is_alone(current) and not leaving):
+            raise LastOwner
         _take_out(current, keys=keys, actor=actor, action=Action.MEMBER_LEFT if leaving else Action.MEMBER_REMOVED)
     key_epoch.bump()
 
@@ -58,11 +60,11 @@ def transfer_ownership(*, owner: Membership, to: Membership, actor: Actor) -> No
     with transaction.atomic():
         giving, taking = _locked(owner), _locked(to)
         if giving.role != Role.OWNER or giving.team_id != taking.team_id:
-            raise NotAMember
-        Membership.objects.filter(pk=taking.pk).update(role=Role.OWNER)
-        Membership.objects.filter(pk=giving.pk).update(role=Role.ADMIN)
+            raise MembersChanged
         details = {"from": str(giving.user), "role": [taking.role, Role.OWNER.value]}
         record(actor=actor, action=Action.OWNER_TRANSFERRED, team=giving.team, object=taking.user, details=details)
+        _give(taking, Role.OWNER, actor)
+        _give(giving, Role.ADMIN, actor)
     key_epoch.bump()
 
 
@@ -73,44 +75,63 @@ def leave_all_teams(*, user: User, keys: KeysOfLeaver, actor: Actor) -> None:
     """
     for membership in Membership.objects.filter(user=user).select_related("team").order_by("team_id"):
         current = _locked(membership)
-        alone = not Membership.objects.filter(team_id=current.team_id).exclude(pk=current.pk).exists()
-        if current.role == Role.OWNER and not alone:
-            _another_owner(current)
-        # Of a team that nobody is left in no key goes on working.
-        chosen = KeysOfLeaver.REVOKE if alone else keys
-        _take_out(current, keys=chosen, actor=actor, action=Action.MEMBER_LEFT)
+        if not is_alone(current) and is_needed(current):
+            raise LastOwner
+        _take_out(current, keys=keys, actor=actor, action=Action.MEMBER_LEFT)
 
 
 def sole_ownerships(user: User) -> list[Team]:
     """Teams with other members that would be left without an owner."""
-    owned = Team.objects.filter(memberships__user=user, memberships__role=Role.OWNER)
-    others = Membership.objects.exclude(user=user)
-    return [
-        team
-        for team in owned
-        if others.filter(team=team).exists() and not others.filter(team=team, role=Role.OWNER).exists()
-    ]
+    memberships = Membership.objects.filter(user=user).select_related("team")
+    return [one.team for one in memberships if not is_alone(one) and is_needed(one)]
 
 
 def _locked(membership: Membership) -> Membership:
-    """The membership as it is now, its team locked: changes of one team's members happen one after another."""
+    """The membership as it is now, its team locked: changes of one team's members happen one after another.
+
+    What was decided by the role that was seen is not done to another one: an admin may not manage an owner.
+    """
     Team.objects.select_for_update().get(pk=membership.team_id)
     current = Membership.objects.select_related("team", "user").filter(pk=membership.pk).first()
-    if current is None:
-        raise NotAMember
+    if current is None or current.role != membership.role:
+        raise MembersChanged
     return current
 
 
-def _another_owner(membership: Membership) -> None:
-    owners = Membership.objects.filter(team_id=membership.team_id, role=Role.OWNER).exclude(pk=membership.pk)
-    if not owners.exists():
-        raise LastOwner
+def is_alone(membership: Membership) -> bool:
+    return not _others(membership).exists()
+
+
+def is_needed(membership: Membership) -> bool:
+    """The last owner of others, or the one person of the team that everybody has of his own."""
+    if is_alone(membership):
+        return membership.team.personal_of_id == membership.user_id
+    return membership.role == Role.OWNER and not _others(membership).filter(role=Role.OWNER).exists()
+
+
+def _others(membership: Membership) -> QuerySet[Membership]:
+    return Membership.objects.filter(team_id=membership.team_id).exclude(pk=membership.pk)
+
+
+def _give(membership: Membership, role: Role, actor: Actor) -> None:
+    Membership.objects.filter(pk=membership.pk).update(role=role)
+    grantable = grantable_roles(Membership(role=role))
+    withdraw_invitations_of(team=membership.team, user=membership.user, except_to=grantable, actor=actor)
 
 
 def _take_out(membership: Membership, *, keys: KeysOfLeaver, actor: Actor, action: Action) -> None:
     team, user = membership.team, membership.user
-    settle: Any = hand_over_keys_of if keys == KeysOfLeaver.HAND_OVER else revoke_keys_of
-    settle(team=team, user=user, actor=actor)
-    details = {"role": membership.role, "keys": keys.value}
+    alone = is_alone(membership)
+    # To hand a key on is to keep it alive: whoever goes himself must be allowed to make one, and somebody must be left.
+    may_hand_over = (actor.id != user.pk or may(membership, Right.CREATE_KEYS)) and not alone
+    chosen = keys if may_hand_over else KeysOfLeaver.REVOKE
+    if chosen == KeysOfLeaver.HAND_OVER:
+        hand_over_keys_of(team=team, user=user, actor=actor)
+    else:
+        revoke_keys_of(team=team, user=None if alone else user, actor=actor)
+    details = {"role": membership.role, "keys": chosen.value}
     Membership.objects.filter(pk=membership.pk).delete()
+    withdraw_invitations_of(team=team, user=user, except_to=(), actor=actor)
+    # It is the others' now: whoever has no team left gets a new one, and not this one back as its owner.
+    Team.objects.filter(pk=team.pk, personal_of=user).update(personal_of=None)
     record(actor=actor, action=action, team=team, object=user, details=details)

@@ -89,6 +89,10 @@ class Team(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def has_points_limit(self) -> bool:
+        return bool(settings.TEAM_POINTS_LIMIT if self.points_limit_ppt is None else self.points_limit_ppt)
+
 
 class Membership(models.Model):
     team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="memberships")
@@ -133,10 +137,6 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
         """The key a secret's digest belongs to: its secret of now, or the one before while that is still honoured."""
         before = models.Q(previous_digest=digest, previous_until__gt=timezone.now())
         return self.filter(models.Q(digest=digest) | before)
-
-    def by_any_secret(self, digest: str) -> Self:
-        """The same without asking what is still honoured: whose secret this is, or was before the last rotation."""
-        return self.filter(models.Q(digest=digest) | models.Q(previous_digest=digest))
 
     def mark_used(self, latest: Mapping[int, datetime]) -> None:
         """Note each key's latest use; an older moment that arrives late changes nothing.
@@ -266,8 +266,19 @@ class AppendOnly(TypeError):
 
 
 class AuditQuerySet(models.QuerySet["AuditEntry"]):
+    """Every way of Django's own to change rows ends at one of these."""
+
     def update(self, **fields: Any) -> int:
         raise AppendOnly("audit entries are not changed")
+
+    def bulk_create(self, *args: Any, **options: Any) -> list[AuditEntry]:
+        raise AppendOnly("audit entries are written one by one, with what they tell of")
+
+    def _update(self, values: Any) -> int:
+        raise AppendOnly("audit entries are not changed")
+
+    def _raw_delete(self, using: str | None) -> int:
+        raise AppendOnly("audit entries are not removed")
 
     def delete(self) -> tuple[int, dict[str, int]]:
         raise AppendOnly("audit entries are not removed")
@@ -297,6 +308,7 @@ class AuditEntry(models.Model):
         verbose_name = _("audit entry")
         verbose_name_plural = _("audit log")
         ordering = ["-at", "-id"]
+        base_manager_name = "objects"
         indexes = [
             models.Index(fields=["team", "-at", "-id"], name="team_audit_log"),
             models.Index(fields=["actor_id", "-at"], name="actor_audit_log"),
@@ -308,7 +320,8 @@ class AuditEntry(models.Model):
     def save(self, **options: Any) -> None:
         if not self._state.adding:
             raise AppendOnly("audit entries are not changed")
-        super().save(**options)
+        # Else one that is made with the number of another would take its place.
+        super().save(**options | {"force_insert": True})
 
     def delete(self, using: Any = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
         raise AppendOnly("audit entries are not removed")

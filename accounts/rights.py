@@ -38,9 +38,9 @@ def may(membership: Membership, right: Right) -> bool:
     return right in RIGHTS[Role(membership.role)]
 
 
-def require(membership: Membership, right: Right) -> None:
+def require(membership: Membership | None, right: Right) -> None:
     """Raises PermissionDenied (403)."""
-    if not may(membership, right):
+    if membership is None or not may(membership, right):
         raise PermissionDenied
 
 

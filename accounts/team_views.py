@@ -11,16 +11,24 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts.access import right_required, team_required
+from accounts.access import in_the_team_shown, right_required, team_required
 from accounts.audit import Actor
 from accounts.forms import InviteForm, LeaverForm, NewTeamForm, RoleForm, TeamForm, TransferForm
 from accounts.invitations import InvitationRefused, invite, revoke_invitation
-from accounts.members import KeysOfLeaver, LastOwner, NotAMember, change_role, remove_member, transfer_ownership
+from accounts.members import (
+    LastOwner,
+    MembersChanged,
+    change_role,
+    is_alone,
+    is_needed,
+    remove_member,
+    transfer_ownership,
+)
 from accounts.middleware import TeamRequest
 from accounts.models import ApiKey, Membership, Role
 from accounts.navigation import section_of
 from accounts.rights import Right, grantable_roles, may, may_manage
-from accounts.teams import change_team, choose_team, create_team
+from accounts.teams import TooManyTeams, change_team, choose_team, create_team
 
 
 @right_required(Right.READ)
@@ -30,6 +38,7 @@ def team(request: TeamRequest) -> HttpResponse:
 
 
 @right_required(Right.MANAGE_MEMBERS)
+@in_the_team_shown
 @require_POST
 def send_invitation(request: TeamRequest) -> HttpResponse:
     form = InviteForm(request.POST, membership=request.membership)
@@ -68,7 +77,7 @@ def set_role(request: TeamRequest, membership_id: int) -> HttpResponse:
         raise PermissionDenied
     try:
         change_role(membership=other, role=form.cleaned_data["role"], actor=Actor.of(request))
-    except (LastOwner, NotAMember):
+    except (LastOwner, MembersChanged):
         messages.error(request, gettext("The members have changed in the meantime. Look at them again."))
     return redirect("accounts:team")
 
@@ -82,7 +91,7 @@ def remove(request: TeamRequest, membership_id: int) -> HttpResponse:
         return render(request, "accounts/remove_member.html", _leaver_context(other, form))
     try:
         remove_member(membership=other, keys=form.cleaned_data["keys"], actor=Actor.of(request))
-    except (LastOwner, NotAMember):
+    except (LastOwner, MembersChanged):
         messages.error(request, gettext("The members have changed in the meantime. Look at them again."))
     else:
         messages.success(request, gettext("%(person)s is no longer a member.") % {"person": other.user})
@@ -90,25 +99,31 @@ def remove(request: TeamRequest, membership_id: int) -> HttpResponse:
 
 
 @team_required
+@in_the_team_shown
 @require_http_methods(["GET", "HEAD", "POST"])
 def leave(request: TeamRequest) -> HttpResponse:
     form = LeaverForm(request.POST if request.method == "POST" else None)
-    context = _leaver_context(request.membership, form) | {"leaving": True}
+    context = _leaver_context(request.membership, form) | {
+        "leaving": True,
+        "alone": is_alone(request.membership),
+        "is_needed": is_needed(request.membership),
+    }
     if request.method != "POST" or not form.is_valid():
         return render(request, "accounts/remove_member.html", context)
     left = request.team.name
-    # Handing a key on is keeping it alive: for that one must be allowed to make one.
-    keys = form.cleaned_data["keys"] if may(request.membership, Right.CREATE_KEYS) else KeysOfLeaver.REVOKE
     try:
-        remove_member(membership=request.membership, keys=keys, actor=Actor.of(request))
+        remove_member(membership=request.membership, keys=form.cleaned_data["keys"], actor=Actor.of(request))
     except LastOwner:
-        context["last_owner"] = True
-        return render(request, "accounts/remove_member.html", context, status=409)
+        return render(request, "accounts/remove_member.html", context | {"is_needed": True}, status=409)
+    except MembersChanged:
+        messages.error(request, gettext("The members have changed in the meantime. Look at them again."))
+        return redirect("accounts:team")
     messages.success(request, gettext("You have left %(team)s.") % {"team": left})
     return redirect("accounts:team")
 
 
 @right_required(Right.CHANGE_SETTINGS)
+@in_the_team_shown
 @require_http_methods(["GET", "HEAD", "POST"])
 def team_settings(request: TeamRequest) -> HttpResponse:
     form = TeamForm(request.POST or None, team=request.team, staff=request.user.is_staff)
@@ -131,7 +146,7 @@ def transfer(request: TeamRequest) -> HttpResponse:
         return redirect("accounts:team_settings")
     try:
         transfer_ownership(owner=request.membership, to=form.cleaned_data["to"], actor=Actor.of(request))
-    except NotAMember:
+    except MembersChanged:
         messages.error(request, gettext("The members have changed in the meantime. Look at them again."))
     else:
         messages.success(request, gettext("%(person)s owns the team now.") % {"person": form.cleaned_data["to"].user})
@@ -144,7 +159,11 @@ def new_team(request: TeamRequest) -> HttpResponse:
     form = NewTeamForm(request.POST or None)
     if request.method != "POST" or not form.is_valid():
         return render(request, "accounts/new_team.html", {"form": form})
-    made = create_team(name=form.cleaned_data["name"], owner=request.user, actor=Actor.of(request))
+    try:
+        made = create_team(name=form.cleaned_data["name"], owner=request.user, actor=Actor.of(request))
+    except TooManyTeams:
+        form.add_error(None, gettext("You have made as many teams as this site allows. Its staff can make another."))
+        return render(request, "accounts/new_team.html", {"form": form}, status=409)
     choose_team(request=request, team=made)
     return redirect("accounts:team")
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 
 from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest
+from django.utils import timezone
 
 from accounts import key_epoch
 from accounts.audit import Action, Actor, record
-from accounts.models import Membership, Role, Team, User
+from accounts.models import AuditEntry, Membership, Role, Team, User
 
 SESSION_KEY = "team_id"
+
+
+class TooManyTeams(Exception):
+    """The person has made as many as the site allows; none was made."""
 
 
 def current_membership(request: HttpRequest) -> Membership | None:
@@ -48,7 +54,13 @@ class TeamSettings:
 
 
 def create_team(*, name: str, owner: User, actor: Actor) -> Team:
+    """Raises TooManyTeams: every team has the site's points, and whoever makes enough of them has no limit."""
     with transaction.atomic():
+        User.objects.select_for_update().get(pk=owner.pk)
+        # Of all that he made: one that was given away is one still.
+        made = AuditEntry.objects.filter(actor_id=owner.pk, action=Action.TEAM_CREATED)
+        if 0 < settings.TEAMS_PER_PERSON <= made.count() and not owner.is_staff:
+            raise TooManyTeams
         team = Team.objects.create(name=name, time_zone=settings.TEAM_TIME_ZONE)
         Membership.objects.create(team=team, user=owner, role=Role.OWNER)
         record(actor=actor, action=Action.TEAM_CREATED, team=team, object=team)
@@ -67,6 +79,13 @@ def change_team(*, team: Team, to: TeamSettings, actor: Actor) -> None:
         team.refresh_from_db()
         record(actor=actor, action=Action.TEAM_CHANGED, team=team, object=team, details=details)
     key_epoch.bump()
+
+
+def changed_lately(team: Team, setting: str) -> bool:
+    """Whether this setting was changed within the last 24 hours."""
+    since = timezone.now() - timedelta(days=1)
+    changes = AuditEntry.objects.filter(team=team, action=Action.TEAM_CHANGED, at__gt=since)
+    return changes.filter(details__has_key=setting).exists()
 
 
 def choose_team(*, request: HttpRequest, team: Team) -> None:

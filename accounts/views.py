@@ -15,7 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts.access import right_required
+from accounts.access import in_the_team_shown, right_required
 from accounts.audit import Actor
 from accounts.forms import ChangeKeyForm, LeakedKeyForm, NewKeyForm, RotateForm
 from accounts.keys import (
@@ -43,6 +43,7 @@ def keys(request: TeamRequest) -> HttpResponse:
 
 
 @right_required(Right.CREATE_KEYS)
+@in_the_team_shown
 @never_cache
 @sensitive_variables("issued")
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -55,6 +56,7 @@ def create_key(request: TeamRequest) -> HttpResponse:
         created_by=request.user,
         name=form.cleaned_data["name"],
         terms=form.terms(),
+        by=request.membership,
         actor=Actor.of(request),
     )
     return _page(request, "key-issued-and-list" if request.htmx else None, issued=issued, listing=_listing(request))
@@ -127,20 +129,28 @@ def revoke(request: TeamRequest, key_id: int) -> HttpResponse:
 @right_required(Right.READ)
 @never_cache
 @sensitive_post_parameters("secret")
-@sensitive_variables("form", "pasted")
+@sensitive_variables("form", "pasted", "secret")
 @require_http_methods(["GET", "HEAD", "POST"])
 def leaked(request: TeamRequest) -> HttpResponse:
-    form = LeakedKeyForm(request.POST or None)
-    context: dict[str, Any] = {"form": LeakedKeyForm()}
+    form = LeakedKeyForm(request.POST if request.method == "POST" else None)
+    # What was pasted is not sent back: a page may be kept, or photographed.
+    context: dict[str, Any] = {"form": LeakedKeyForm(), "problems": form.errors.get("secret")}
     if form.is_valid():
-        pasted = SECRET_PATTERN.search(form.cleaned_data["secret"])
-        found = find_key_by_secret(pasted[0]) if pasted else None
-        if found:
-            context["was_revoked"] = found.revoked_at is not None
-            revoke_key(key=found, actor=Actor.of(request))
-        # What was pasted is not sent back: a page may be kept, or photographed.
-        context |= {"tried": True, "shape": bool(pasted), "key": found}
-    return render(request, "accounts/leaked.html", context)
+        pasted = dict.fromkeys(SECRET_PATTERN.findall(form.cleaned_data["secret"]))
+        context["outcomes"] = [_revoked(secret, Actor.of(request)) for secret in pasted]
+        context["tried"] = True
+    return render(request, "accounts/leaked.html", context, status=422 if form.errors else 200)
+
+
+@sensitive_variables("secret")
+def _revoked(secret: str, actor: Actor) -> tuple[str, ApiKey | None]:
+    """What became of the key of a secret that was pasted."""
+    found = find_key_by_secret(secret)
+    if found is None:
+        return "unknown", None
+    before = found.revoked_at is not None
+    revoke_key(key=found, actor=actor)
+    return ("before" if before else "now"), found
 
 
 def _managed(request: TeamRequest, key_id: int) -> ApiKey:

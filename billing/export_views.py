@@ -12,14 +12,12 @@ from django.views.decorators.http import require_GET
 
 from accounts.access import team_required
 from accounts.middleware import TeamRequest
+from accounts.spreadsheet import BYTE_ORDER_MARK
 from billing.exports import csv_parts, json_parts, streamed
 from billing.log_choice import LogChoice
 from billing.log_export import log_parts
 from billing.request_log import records_of
 from billing.usage_choice import UsageChoice
-
-# Spreadsheets take a file without it for one in an old code page, and spoil every name that is not English.
-_BYTE_ORDER_MARK = "\ufeff"
 
 
 @team_required
@@ -62,7 +60,7 @@ def _file(parts: Iterator[str], name: str) -> StreamingHttpResponse:
 
 
 def _marked(parts: Iterator[str]) -> Iterator[str]:
-    yield _BYTE_ORDER_MARK
+    yield BYTE_ORDER_MARK
     yield from parts
 
 

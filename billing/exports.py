@@ -6,23 +6,18 @@ that waits for a slow reader. The total is that of the lines, whatever was rated
 
 from __future__ import annotations
 
-import csv
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from datetime import datetime
 from functools import partial
-from io import StringIO
 from itertools import batched
 from typing import Any
 
 import orjson
 
+from accounts.spreadsheet import Cells, csv_text
 from billing.reports import Group, GroupBy, ReportRow, Sums, UsageQuery, UsageReport
 
 LINES_A_CHUNK = 500
-# A cell that begins with one of these may be run as a formula; the wide ones are what a Chinese keyboard writes.
-_FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-# Some programs look at what comes after these.
-_SKIPPED = " \t\r\n\v\f\0\u00a0\u3000\ufeff"
 _SUM_NAMES = (
     "requests",
     "errors",
@@ -34,22 +29,8 @@ _SUM_NAMES = (
     "points",
 )
 
-type Cells = Iterable[str | int]
 type InThread = Callable[[Callable[[], str | None]], Awaitable[str | None]]
 """Runs what reads the database where that is allowed."""
-
-
-def safe_cell(value: str | int) -> str:
-    """Text that no spreadsheet takes for a formula."""
-    text = str(value)
-    is_odd = text.startswith(("\t", "\r", "\n")) or text.lstrip(_SKIPPED).startswith(_FORMULA_STARTS)
-    return f"'{text}" if is_odd else text
-
-
-def csv_text(some: Iterable[Cells]) -> str:
-    text = StringIO()
-    csv.writer(text).writerows([safe_cell(cell) for cell in line] for line in some)
-    return text.getvalue()
 
 
 async def streamed(parts: Iterator[str], *, in_thread: InThread) -> AsyncIterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from accounts.models import Team
-from billing.exports import Cells, csv_text
+from accounts.spreadsheet import Cells, csv_text
 from billing.group_names import names_of
 from billing.log_choice import LogChoice
 from billing.pricing import format_points

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.translation import get_language, gettext
 from django.views.decorators.http import require_GET, require_POST
 
-from accounts.access import right_required, team_required
+from accounts.access import in_the_team_shown, right_required, team_required
 from accounts.audit import Actor
 from accounts.middleware import TeamRequest
 from accounts.models import Membership
@@ -52,9 +52,12 @@ def statement(request: TeamRequest, month: str) -> HttpResponse:
 
 
 @right_required(Right.CHANGE_SETTINGS)
+@in_the_team_shown
 @require_POST
 def statement_readers(request: TeamRequest) -> HttpResponse:
-    chosen = {int(text) for text in request.POST.getlist("reader") if text.isascii() and text.isdigit()}
+    chosen = {
+        int(text) for text in request.POST.getlist("reader") if text.isascii() and text.isdigit() and len(text) < 19
+    }
     choose_readers(team=request.team, user_ids=chosen, language=get_language() or "en", actor=Actor.of(request))
     messages.success(request, gettext("Saved. The statements go out when a month is over."))
     return redirect("billing:statements")

@@ -180,6 +180,9 @@ SIGN_UP = env.choice("SIGN_UP", "open", ["open", "invite", "closed"], help="Who 
 EMAIL_URL = env.text("EMAIL_URL", help="smtp://user:password@host:587; mails are printed to the console without it.")
 MAILERS = {"default": mailer_from_url(EMAIL_URL)}
 DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "token-factory@localhost", help="Sender of the mails.")
+TEAMS_PER_PERSON = env.integer(
+    "TEAMS_PER_PERSON", 10, help="Teams a person can make besides his own: each has the site's points. 0 is no limit."
+)
 TEAM_TIME_ZONE = env.text("TEAM_TIME_ZONE", "Asia/Shanghai", help="Time zone of a new team.")
 
 # -- the gateway -------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts.access import right_required
+from accounts.access import in_the_team_shown, right_required
 from accounts.audit import Actor
 from accounts.middleware import TeamRequest
 from accounts.models import Team
@@ -28,6 +28,7 @@ def endpoints(request: TeamRequest) -> HttpResponse:
 
 
 @right_required(Right.CHANGE_SETTINGS)
+@in_the_team_shown
 @sensitive_post_parameters("api_key")
 @require_http_methods(["GET", "HEAD", "POST"])
 def add(request: TeamRequest) -> HttpResponse:

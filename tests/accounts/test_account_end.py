@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from allauth.account.models import EmailAddress
 from django.test import Client
+from django.utils import timezone
 
+from accounts.audit import SYSTEM
+from accounts.invitations import accept
 from accounts.keys import digest_of, find_key, issue_key
-from accounts.models import ApiKey, AuditEntry, Membership, Role, User
+from accounts.models import ApiKey, AuditEntry, Invitation, Membership, Role, User
 from tests.accounts.conftest import PASSWORD, MakePerson, MakeTeam
 
 ADDRESS = "/accounts/delete/"
@@ -58,6 +63,29 @@ def test_keys_are_handed_to_the_teams_on_request(make_person: MakePerson, make_t
     assert find_key(digest_of(secret))
     # Nobody is left in the personal team to look after this one.
     assert find_key(digest_of(own)) is None
+
+
+def test_a_viewer_hands_no_key_on_by_ending_his_account(make_person: MakePerson, make_team: MakeTeam) -> None:
+    person, client = signed_in(make_person)
+    team = make_team(owner=make_person(), viewer=person)
+    secret = issue_key(team=team, created_by=person, name="from better days").secret
+    client.post(ADDRESS, FORM | {"keys": "hand_over"})
+    assert find_key(digest_of(secret)) is None
+
+
+def test_nobody_joins_a_team_that_everybody_has_left(make_person: MakePerson) -> None:
+    """Invited by somebody who is a member no more."""
+    person, client = signed_in(make_person)
+    team = person.personal_team
+    Invitation.objects.create(
+        team=team, email="new@example.com", digest="0" * 64, expires_at=timezone.now() + timedelta(days=1)
+    )
+    client.post(ADDRESS, FORM)
+    assert not Invitation.objects.pending().exists()
+    reopened = Invitation.objects.get()
+    Invitation.objects.update(revoked_at=None)
+    assert accept(invitation=reopened, user=make_person(email="new@example.com"), actor=SYSTEM) is None
+    assert not team.memberships.exists()
 
 
 def test_a_team_is_not_left_without_an_owner(make_person: MakePerson, make_team: MakeTeam) -> None:

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.test import Client
 
+from accounts import key_epoch
 from accounts.bootstrap import first_owner
 from accounts.keys import digest_of, issue_key
 from accounts.models import ApiKey, KeyState, User
@@ -70,6 +72,20 @@ def test_revoke_key_by_the_secret_on_stdin(make_team: MakeTeam, monkeypatch: pyt
     assert issued.key.state == KeyState.REVOKED
 
 
+def test_revoke_key_says_when_redis_could_not_be_told(make_team: MakeTeam, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = issue_key(team=make_team(), created_by=None, name="batch").key
+    bump = partial(_raise, key_epoch.NotTold)
+    monkeypatch.setattr(key_epoch, "bump", bump)
+    with pytest.raises(CommandError, match="Redis does not answer"):
+        run("revoke_key", str(key.pk))
+    key.refresh_from_db()
+    assert key.state == KeyState.REVOKED
+
+
+def _raise(error: type[Exception]) -> None:
+    raise error
+
+
 def test_revoke_key_does_not_repeat_what_it_could_not_find(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "rc-" + "0" * 48
     monkeypatch.setattr("sys.stdin", io.StringIO(secret))
@@ -103,6 +119,7 @@ def test_an_installation_with_people_gets_none(make_person: MakePerson) -> None:
 RACE = """
 import django
 django.setup()
+from accounts import key_epoch
 from accounts.bootstrap import first_owner
 print("ready", flush=True)
 input()

@@ -88,6 +88,16 @@ def test_a_second_address_of_the_same_person_counts(
     assert sign_in(person).post(send(team, owner)).status_code == 302
 
 
+def test_an_address_that_one_only_says_to_have_does_not_count(
+    team: Team, owner: User, make_person: MakePerson, sign_in: SignIn
+) -> None:
+    """Whoever was passed the link on could add the address it was sent to."""
+    person = make_person(email="mei@example.com")
+    EmailAddress.objects.create(user=person, email="new@example.com", verified=False)
+    assert sign_in(person).post(send(team, owner)).status_code == 403
+    assert not team.memberships.filter(user=person).exists()
+
+
 def test_an_expired_and_a_revoked_link_say_so(team: Team, owner: User, sign_in: SignIn, client: Client) -> None:
     expired = send(team, owner)
     Invitation.objects.update(expires_at=timezone.now())
@@ -125,7 +135,7 @@ def test_a_member_is_not_invited_again(team: Team, owner: User) -> None:
 
 def test_a_link_changes_no_role_of_a_member(team: Team, owner: User, make_team: MakeTeam, sign_in: SignIn) -> None:
     path = send(team, owner, email="second@example.com", role=Role.VIEWER)
-    EmailAddress.objects.create(user=owner, email="second@example.com")
+    EmailAddress.objects.create(user=owner, email="second@example.com", verified=True)
     assert sign_in(owner, team=team).post(path).status_code == 302
     assert team.memberships.get(user=owner).role == Role.OWNER
 
@@ -138,6 +148,39 @@ def test_open_invitations_are_bounded(team: Team, owner: User) -> None:
     )
     with pytest.raises(InvitationRefused, match="Too many"):
         invite(team=team, email="one.more@example.com", role=Role.VIEWER, invited_by=owner, actor=ACTOR)
+
+
+@pytest.mark.parametrize(("kind", "bound"), [("address", 5), ("person", 100)])
+def test_mails_of_a_day_are_bounded(kind: str, bound: int, team: Team, owner: User) -> None:
+    """However many teams one makes, and however often one takes the last invitation back."""
+
+    def attempt() -> None:
+        invite(team=team, email="new@example.com", role=Role.VIEWER, invited_by=owner, actor=ACTOR)
+
+    others = [
+        ("new@example.com", None) if kind == "address" else (f"{number}@example.com", owner) for number in range(bound)
+    ]
+    elsewhere = Team.objects.create(name="Elsewhere", time_zone="UTC")
+    now = timezone.now()
+    Invitation.objects.bulk_create(
+        Invitation(team=elsewhere, email=email, digest=str(number), invited_by=by, expires_at=now, revoked_at=now)
+        for number, (email, by) in enumerate(others)
+    )
+    with pytest.raises(InvitationRefused, match="within a day"):
+        attempt()
+    Invitation.objects.update(created_at=now - timedelta(days=1))
+    attempt()
+
+
+def test_whoever_lost_the_right_meanwhile_invites_nobody(team: Team, owner: User, make_person: MakePerson) -> None:
+    admin = make_person()
+    for role in (Role.MEMBER, Role.ADMIN):
+        team.memberships.update_or_create(user=admin, defaults={"role": role})
+        with pytest.raises(InvitationRefused, match="cannot invite"):
+            invite(team=team, email="new@example.com", role=Role.OWNER, invited_by=admin, actor=ACTOR)
+    with pytest.raises(InvitationRefused, match="cannot invite"):
+        invite(team=team, email="new@example.com", role=Role.VIEWER, invited_by=make_person(), actor=ACTOR)
+    assert mail.outbox == []
 
 
 def test_the_log_of_a_failure_and_of_a_forgery_has_no_token(

@@ -103,6 +103,10 @@ def test_an_end_left_as_it_was_stays_exact(browser: Client, team: Team, person: 
         {"points_limit": "0.0000000000001"},
         {"points_limit": "NaN"},
         {"name": ""},
+        {"name": "nul\0"},
+        {"expires": "9999-12-31T23:59"},
+        {"expires": "0001-01-01T00:00"},
+        {"expires": "2027-02-30T00:00"},
     ],
 )
 def test_nonsense_is_refused_and_changes_nothing(
@@ -168,6 +172,29 @@ def test_a_leaked_secret_is_pasted_and_the_key_revoked(
     assert (entry.team, entry.action, entry.actor_id) == (team, "key.revoked", finder.pk)
     for model in apps.get_models():
         assert issued.secret not in repr(list(model._default_manager.values())), model
+
+
+def test_every_key_of_a_pasted_file_is_revoked(browser: Client, team: Team, person: User) -> None:
+    first, second = (issue_key(team=team, created_by=person, name=name) for name in "ab")
+    lines = [
+        f"export KEY_{number}={secret}" for number, secret in enumerate((first.secret, second.secret, first.secret))
+    ]
+    page = browser.post("/keys/leaked/", {"secret": "\n".join([*lines, "x" * 1000, "rc-" + "0" * 48])}).content.decode()
+    assert [page.count(f"The key {one.key.hint} is revoked.") for one in (first, second)] == [1, 1]
+    assert "No key has this secret" in page
+    assert not SECRET.search(page)
+    assert not ApiKey.objects.usable().exists()
+    assert (
+        f"The key {first.key.hint} was revoked before."
+        in browser.post("/keys/leaked/", {"secret": first.secret}).content.decode()
+    )
+
+
+@pytest.mark.parametrize(("pasted", "told"), [("", "required"), ("rc-" + "0" * 20_000, "at most 20000")])
+def test_what_cannot_be_searched_is_said_and_not_sent_back(pasted: str, told: str, browser: Client) -> None:
+    answer = browser.post("/keys/leaked/", {"secret": pasted})
+    assert (answer.status_code, told in answer.content.decode()) == (422, True)
+    assert b"rc-000" not in answer.content
 
 
 def test_a_text_without_a_key_and_an_unknown_secret_are_told_apart(browser: Client) -> None:

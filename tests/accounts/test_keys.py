@@ -26,7 +26,7 @@ from accounts.keys import (
     rotate_key,
 )
 from accounts.models import ApiKey, AuditEntry, KeyState
-from tests.accounts.conftest import MakeTeam
+from tests.accounts.conftest import MakePerson, MakeTeam
 from tests.services import free_port
 
 DAY = 86_400
@@ -130,13 +130,32 @@ def test_an_expired_key_opens_nothing_and_is_good_until_then(issued: IssuedKey) 
     assert opens(issued.secret) is None
 
 
-def test_a_leaked_secret_is_known_though_it_opens_nothing_any_more(issued: IssuedKey) -> None:
+def test_a_leaked_secret_is_known_while_it_could_be_used_or_was_stopped_with_its_key(issued: IssuedKey) -> None:
+    new = rotate_key(key=issued.key, grace_seconds=DAY)
+    assert find_key_by_secret(issued.secret) == find_key_by_secret(new.secret) == issued.key
+    disable_key(key=new.key)
+    assert find_key_by_secret(new.secret) == issued.key
+    assert find_key_by_secret("rc-" + "0" * 48) is None
+
+
+def test_a_secret_that_was_rotated_out_is_no_hold_on_the_key(issued: IssuedKey) -> None:
+    """Whoever has it could use it no more: that he could still stop the key would be a weapon."""
     new = rotate_key(key=issued.key, grace_seconds=DAY)
     pass_time(new.key, seconds=2 * DAY)
-    found = find_key_by_secret(issued.secret)
-    assert found
-    assert found.pk == issued.key.pk
-    assert find_key_by_secret("rc-" + "0" * 48) is None
+    assert find_key_by_secret(issued.secret) is None
+    assert opens(new.secret) == issued.key.pk
+
+
+def test_a_key_that_was_handed_to_the_team_is_not_rotated_by_who_made_it(
+    issued: IssuedKey, make_person: MakePerson
+) -> None:
+    person = make_person()
+    ApiKey.objects.update(created_by=person)
+    seen = ApiKey.objects.get()
+    ApiKey.objects.update(created_by=None)
+    with pytest.raises(KeyChanged):
+        rotate_key(key=seen, grace_seconds=0)
+    assert opens(issued.secret) == issued.key.pk
 
 
 CHANGES: list[tuple[str, Callable[[ApiKey], object]]] = [

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.conf import LazySettings
+from django.utils import timezone
 
 from accounts import key_epoch
 from accounts.models import AuditEntry, Team, User
@@ -78,6 +80,24 @@ def test_the_period_is_the_staffs(team: Team, owner: User, make_person: MakePers
     User.objects.filter(pk=owner.pk).update(is_staff=True)
     save(team, owner, sign_in, points_period="month", points_limit="1000", rpm_limit="0")
     assert (team.points_period, team.points_limit_ppt, team.rpm_limit) == ("month", 10**15, 0)
+
+
+def test_the_zone_moves_once_a_day_where_points_are_limited(
+    team: Team, owner: User, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each midnight the points begin anew; there is one somewhere every hour."""
+    assert save(team, owner, sign_in) == 302
+    assert save(team, owner, sign_in, name="Lab") == 302
+    assert save(team, owner, sign_in, time_zone="Pacific/Kiritimati") == 422
+    tomorrow = timezone.now() + timedelta(hours=25)
+    with monkeypatch.context() as clock:
+        clock.setattr(timezone, "now", lambda: tomorrow)
+        assert save(team, owner, sign_in, time_zone="Pacific/Kiritimati") == 302
+    Team.objects.filter(pk=team.pk).update(points_limit_ppt=0)
+    assert save(team, owner, sign_in, time_zone="Asia/Tokyo", points_limit="0") == 302
+    Team.objects.filter(pk=team.pk).update(points_limit_ppt=None)
+    User.objects.filter(pk=owner.pk).update(is_staff=True)
+    assert save(team, owner, sign_in, time_zone="Europe/Berlin") == 302
 
 
 @pytest.mark.parametrize(

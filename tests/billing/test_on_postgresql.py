@@ -12,16 +12,18 @@ from tests.installation import PRODUCT_VARIABLES, ROOT
 from tests.services import postgresql_server
 
 SUITES = [
-    "test_bulk.py",
-    "test_rating.py",
-    "test_quota.py",
-    "test_reports.py",
-    "test_ledger_commands.py",
-    "test_counters.py",
+    "billing/test_bulk.py",
+    "billing/test_rating.py",
+    "billing/test_quota.py",
+    "billing/test_reports.py",
+    "billing/test_ledger_commands.py",
+    "billing/test_counters.py",
+    "accounts/test_races.py",
+    "accounts/test_audit.py",
 ]
 
 
-def test_the_ledger_on_postgresql() -> None:
+def test_ledger_teams_and_audit_log_on_postgresql() -> None:
     if os.environ.get("DATABASE_URL"):
         pytest.skip("this is that run")
     inherited = {name: value for name, value in os.environ.items() if name not in PRODUCT_VARIABLES}
@@ -36,7 +38,7 @@ def test_the_ledger_on_postgresql() -> None:
                 "-p",
                 "no:cacheprovider",
                 "--reuse-db",
-                *(f"tests/billing/{name}" for name in SUITES),
+                *(f"tests/{name}" for name in SUITES),
             ],
             env=inherited | {"DATABASE_URL": url},
             cwd=ROOT,

@@ -17,8 +17,8 @@ from django.test import AsyncClient, Client
 from django.utils import timezone
 
 from accounts.models import ApiKey, Team, User
+from accounts.spreadsheet import safe_cell
 from billing.charts import nice_step
-from billing.exports import safe_cell
 from billing.models import Charge
 from billing.pricing import PPT_PER_POINT, format_points
 from billing.rates import load_rates
@@ -311,7 +311,7 @@ def test_names_that_a_spreadsheet_would_run_are_harmless(person: User, team: Tea
     assert row["key_id"] == str(key.pk)
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "＝", " =", "\ufeff-"])
 def test_a_cell_that_begins_like_a_formula_is_text(start: str) -> None:
     assert safe_cell(f"{start}1") == f"'{start}1"
     assert safe_cell(12) == "12"

@@ -16,7 +16,12 @@ import json
 import django
 django.setup()
 from datetime import timedelta
-from allauth.account.models import EmailAddress
+from allauth.account.forms import default_token_generator
+from allauth.account.models import EmailAddress, EmailConfirmationHMAC
+from allauth.account.utils import user_pk_to_url_str
+from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
+from allauth.mfa.totp.internal.auth import TOTP
+from allauth.mfa.webauthn.internal.auth import WebAuthn
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
 from django.core import mail
@@ -48,37 +53,58 @@ disable_key(key=issue_key(team=team, created_by=tom, name="paused", actor=actor)
 with override_settings(MAILERS={{"default": {{"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}}}):
     invite(team=team, email="newcomer.{tag}@example.com", role=Role.MEMBER, invited_by=owner, actor=actor)
     token = mail.outbox[0].body.split("/invitations/")[1].split("/")[0]
+    invite(team=team, email="too.late.{tag}@example.com", role=Role.MEMBER, invited_by=owner, actor=actor)
+    late = mail.outbox[1].body.split("/invitations/")[1].split("/")[0]
+    team.invitations.filter(email__startswith="too.late").update(expires_at=timezone.now())
 member = Membership.objects.get(team=team, user=tom)
 change_role(membership=member, role=Role.ADMIN, actor=actor)
 
-def session():
+# Every factor there is, for the pages that look after them.
+TOTP.activate(tom, "JBSWY3DPEHPK3PXP")
+RecoveryCodes.activate(tom)
+passkey = WebAuthn.add(tom, "Laptop", {{}}).instance
+reset = user_pk_to_url_str(nameless) + "-" + default_token_generator.make_token(nameless)
+confirm = EmailConfirmationHMAC(EmailAddress.objects.get(user=nameless)).key
+
+def session(user):
     store = SessionStore()
-    store[SESSION_KEY] = str(owner.pk)
+    store[SESSION_KEY] = str(user.pk)
     store[BACKEND_SESSION_KEY] = "allauth.account.auth_backends.AuthenticationBackend"
-    store[HASH_SESSION_KEY] = owner.get_session_auth_hash()
+    store[HASH_SESSION_KEY] = user.get_session_auth_hash()
     store["team_id"] = team.pk
     # The password was given lately, however long the tests take: pages that ask for it again do not.
     at = timezone.now().timestamp() + 86400
     store["account_authentication_methods"] = [{{"method": "password", "at": at, "reauthenticated": True}}]
-    store["account_authentication_methods_user"] = str(owner.pk)
+    store["account_authentication_methods_user"] = str(user.pk)
     store.create()
     return store.session_key
 
 print(json.dumps({{
-    "email": owner.email, "key": key.pk, "member": member.pk, "token": token, "session": session(),
+    "email": owner.email, "key": key.pk, "member": member.pk, "token": token, "session": session(owner), "late": late,
+    "admin_session": session(tom), "viewer_session": session(nameless), "passkey": passkey.pk, "reset": reset,
+    "confirm": confirm,
 }}))
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Furnished:
-    """`session` is the cookie of the team's owner."""
+    """Sessions are cookies: of the team's owner, of an admin with every sign-in factor, of a viewer.
+
+    Tokens are of invitations, one open and one `late`, of a forgotten password and of an address to confirm.
+    """
 
     email: str
     key: int
     member: int
+    passkey: int
     token: str
+    late: str
+    reset: str
+    confirm: str
     session: str
+    admin_session: str
+    viewer_session: str
 
     @property
     def pages(self) -> list[str]:
@@ -110,6 +136,26 @@ class Furnished:
         ]
 
     @property
+    def admins_pages(self) -> list[str]:
+        """Those of sign-in factors that are set up, and a team's page without the owner's rights."""
+        factors = "/accounts/2fa"
+        return [
+            "/team/",
+            f"{factors}/",
+            f"{factors}/totp/deactivate/",
+            f"{factors}/recovery-codes/",
+            f"{factors}/recovery-codes/generate/",
+            f"{factors}/webauthn/",
+            f"{factors}/webauthn/keys/{self.passkey}/edit/",
+            f"{factors}/webauthn/keys/{self.passkey}/remove/",
+            f"{factors}/reauthenticate/",
+        ]
+
+    @property
+    def viewers_pages(self) -> list[str]:
+        return ["/keys/", f"/keys/{self.key}/", "/team/", "/team/leave/", f"/invitations/{self.token}/"]
+
+    @property
     def entrances(self) -> list[str]:
         """Those of somebody who is not."""
         return [
@@ -122,10 +168,14 @@ class Furnished:
             "/accounts/3rdparty/login/error/",
             "/accounts/3rdparty/login/cancelled/",
             f"/invitations/{self.token}/",
+            f"/invitations/{self.late}/",
+            f"/accounts/password/reset/key/{self.reset}/",
+            f"/accounts/confirm-email/{self.confirm}/",
         ]
 
 
 def furnish(installed: Installation, *, tag: str) -> Furnished:
     made: dict[str, Any] = json.loads(installed.run_python(MAKE.format(tag=tag, password=PASSWORD)))
-    is_secret(made["token"])
+    for token in ("token", "late", "reset"):
+        is_secret(made[token])
     return Furnished(**made)

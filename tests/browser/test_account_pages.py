@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.accounts_site import Furnished, furnish
 from tests.browser.conftest import Open
-from tests.browser.keyboard import PATIENCE_MS, Keyboard
+from tests.browser.keyboard import PATIENCE_MS, Keyboard, expect_accessible
 from tests.installation import Installation
 
 APPEARANCES = [(360, "dark", "zh-hans"), (1440, "light", "en")]
@@ -47,8 +47,8 @@ def furnished(demo_installation: Installation) -> Furnished:
     return furnish(demo_installation, tag="pages")
 
 
-def sign_in(page: Page, furnished: Furnished) -> None:
-    page.context.add_cookies([{"name": "tf_session", "value": furnished.session, "domain": "127.0.0.1", "path": "/"}])
+def sign_in(page: Page, session: str) -> None:
+    page.context.add_cookies([{"name": "tf_session", "value": session, "domain": "127.0.0.1", "path": "/"}])
 
 
 def visit(page: Page, furnished: Furnished) -> Iterator[str]:
@@ -56,19 +56,24 @@ def visit(page: Page, furnished: Furnished) -> Iterator[str]:
     for path in furnished.entrances:
         page.goto(path)
         yield path
-    sign_in(page, furnished)
-    for path in furnished.pages:
-        page.goto(path)
-        assert urlsplit(page.url).path == path
-        yield path
+    for session, paths in (
+        (furnished.admin_session, furnished.admins_pages),
+        (furnished.viewer_session, furnished.viewers_pages),
+        (furnished.session, furnished.pages),
+    ):
+        sign_in(page, session)
+        for path in paths:
+            page.goto(path)
+            assert urlsplit(page.url).path == path
+            yield path
 
 
 def is_too_wide(page: Page) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth > innerWidth"))
 
 
-# The page that says that a provider failed is no success.
-FAILED = ["401 (Unauthorized)"]
+# Pages that say that something failed are no success.
+FAILED = ["401 (Unauthorized)", "410 (Gone)"]
 
 
 @pytest.mark.parametrize(("width", "scheme", "language"), APPEARANCES)
@@ -80,8 +85,8 @@ def test_axe_finds_nothing_on_any_page(
     found = {}
     for path in visit(page, furnished):
         violations = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
-        found[path] = [f"{one['id']}: {[node['target'] for node in one['nodes'][:3]]}" for one in violations]
-        found[path] += ["too wide"] if is_too_wide(page) else []
+        wrong = [f"{one['id']}: {[node['target'] for node in one['nodes'][:3]]}" for one in violations]
+        found[path] = found.get(path, []) + wrong + (["too wide"] if is_too_wide(page) else [])
     assert {path: wrong for path, wrong in found.items() if wrong} == {}
 
 
@@ -95,7 +100,9 @@ def test_tab_reaches_everything_in_order_and_one_sees_where_it_is(open_page: Ope
     page = open_page("/accounts/login/", width=360)
     page.set_default_timeout(PATIENCE_MS)
     found = {path: walk(page, path) for path in ("/accounts/login/", "/accounts/signup/")}
-    sign_in(page, furnished)
+    sign_in(page, furnished.admin_session)
+    found |= {path: walk(page, path) for path in furnished.admins_pages}
+    sign_in(page, furnished.session)
     found |= {path: walk(page, path) for path in furnished.pages}
     page.set_viewport_size({"width": 1440, "height": 900})
     found |= {f"{path} in a wide window": walk(page, path) for path in ("/keys/", "/team/", "/accounts/profile/")}
@@ -130,13 +137,14 @@ def walk(page: Page, path: str) -> list[str]:
 def test_a_key_is_made_rotated_and_revoked_without_a_mouse(open_page: Open, furnished: Furnished) -> None:
     page = open_page("/accounts/login/")
     keyboard = Keyboard(page)
-    sign_in(page, furnished)
+    sign_in(page, furnished.session)
     page.goto("/keys/")
     keyboard.use("a[href='/keys/new/']")
     keyboard.go("input[name=name]")
     keyboard.type("made by keyboard")
     keyboard.press("Enter")
     expect(page.locator("#issued-secret")).to_have_text(re.compile(r"^rc-[0-9a-f]{48}$"))
+    expect_accessible(page)
 
     # The list beside it has the key already. Escape changes one's mind, and the focus is back where it was.
     revoke = "button[aria-label='Revoke made by keyboard']"
@@ -165,7 +173,7 @@ def test_a_key_is_made_rotated_and_revoked_without_a_mouse(open_page: Open, furn
 def test_a_role_is_changed_and_a_team_chosen_without_a_mouse(open_page: Open, furnished: Furnished) -> None:
     page = open_page("/accounts/login/")
     keyboard = Keyboard(page)
-    sign_in(page, furnished)
+    sign_in(page, furnished.session)
     page.goto("/team/")
     role = page.get_by_label("Role of a.very.long.address")
     expect(role).to_have_value("viewer")

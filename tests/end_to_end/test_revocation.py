@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.installation import Installation, WebProcess, installation
-from tests.services import redis_server
+from tests.services import redis_server, wait_until
 
 PROCESSES = 3
 
@@ -41,6 +43,17 @@ class Site:
         (secret,) = set(re.findall(r"rc-[0-9a-f]{48}", page))
         newest = max(int(number) for number in re.findall(r"/keys/(\d+)/", self.browser.get("/keys/").text))
         return f"/keys/{newest}/", secret
+
+    def rotated_by_api(self, secret: str, *, grace_seconds: int) -> dict[str, str]:
+        answer = httpx.post(
+            f"{self.webs[0].url}/api/profile/api-token",
+            json={"grace_seconds": grace_seconds},
+            headers={"Authorization": f"Bearer {secret}"},
+            timeout=20,
+        )
+        assert answer.status_code == 200
+        made: dict[str, str] = answer.json()
+        return made
 
     def statuses(self, secret: str) -> list[int]:
         """What each process answers to the next request with this secret."""
@@ -84,6 +97,27 @@ def test_rotation_binds_at_once_and_keeps_the_old_secret_in_its_grace(site: Site
     assert site.statuses(first) == site.statuses(second) == [200, 200, 200]
     (third,) = set(re.findall(r"rc-[0-9a-f]{48}", site.post(f"{address}rotate/", grace="0").text))
     assert [site.statuses(secret) for secret in (first, second, third)] == [[401] * 3, [401] * 3, [200] * 3]
+
+
+def test_the_old_secret_is_good_until_its_grace_ends_and_no_moment_longer_in_each_process(site: Site) -> None:
+    """By the clock alone: nobody does anything to the key when the moment comes, and every process knows it well."""
+    _, first = site.new_key()
+    new = site.rotated_by_api(first, grace_seconds=5)
+    until = datetime.fromisoformat(new["previous_until"]).timestamp()
+    seen: list[tuple[float, list[int], float]] = []
+
+    def refused_everywhere() -> bool:
+        begun, statuses, ended = time.time(), site.statuses(first), time.time()
+        seen.append((begun, statuses, ended))
+        return statuses == [401] * PROCESSES
+
+    wait_until(refused_everywhere, what="the end of the grace")
+    in_time = [statuses for _, statuses, ended in seen if ended < until]
+    too_late = [statuses for begun, statuses, _ in seen if begun >= until]
+    assert in_time
+    assert in_time == [[200] * PROCESSES] * len(in_time)
+    assert too_late == [[401] * PROCESSES] * len(too_late)
+    assert site.statuses(new["api_key"]) == [200] * PROCESSES
 
 
 def test_a_narrower_scope_binds_at_once(site: Site) -> None:

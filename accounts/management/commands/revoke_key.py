@@ -8,7 +8,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from accounts.keys import SECRET_PATTERN, digest_of, revoke_key
+from accounts.key_epoch import NotTold
+from accounts.keys import SECRET_PATTERN, find_key_by_secret, revoke_key
 from accounts.models import ApiKey
 
 
@@ -31,7 +32,13 @@ class Command(BaseCommand):
 
     def handle(self, *, id: int | None, **options: Any) -> None:
         key = _by_id(id) if id is not None else _by_secret(sys.stdin.read().strip())
-        revoke_key(key=key)
+        try:
+            revoke_key(key=key)
+        except NotTold:
+            raise CommandError(
+                f"Key {key.pk} is revoked, but Redis does not answer: processes that reach it may not have heard. "
+                "Give the command again when it does."
+            ) from None
         self.stdout.write(f"Key {key.pk} ({key.hint}, {key.name}) of team {key.team} is revoked.")
 
 
@@ -45,7 +52,7 @@ def _by_id(id: int) -> ApiKey:
 def _by_secret(secret: str) -> ApiKey:
     if not SECRET_PATTERN.fullmatch(secret):
         raise CommandError("Standard input holds no key (rc- and 48 lowercase hex digits).")
-    key = ApiKey.objects.filter(digest=digest_of(secret)).first()
+    key = find_key_by_secret(secret)
     if key is None:
         raise CommandError("No key has that secret.")
     return key
