@@ -198,6 +198,10 @@ class ApiKey(models.Model):
         return self.name
 
     @property
+    def endpoint_labels(self) -> list[str]:
+        return [str(KeyEndpoint(name).label) for name in self.endpoints]
+
+    @property
     def hint(self) -> str:
         """Enough of the key to know it by: `rc-1234…abcd`."""
         return f"{self.prefix}…{self.last_four}"

@@ -244,7 +244,7 @@ def test_signing_in_failing_and_changing_the_password_are_ones_own_activity(
     actions = list(AuditEntry.objects.filter(team=None).order_by("id").values_list("action", flat=True))
     assert actions == ["account.sign_in_failed", "account.signed_in", "account.password"]
     page = client.get("/accounts/activity/").content.decode()
-    assert re.findall(r'<td class="nowrap">([A-Z][^<]+)</td>', page) == [
+    assert re.findall(r'<td class="nowrap audit-what">([A-Z][^<]+)</td>', page) == [
         "Password changed",
         "Signed in",
         "Sign-in failed",

@@ -148,11 +148,12 @@ def test_a_strange_grace_rotates_nothing(browser: Client, team: Team, person: Us
 
 
 def test_a_viewer_reads_the_terms_and_finds_no_form(team: Team, make_person: MakePerson, sign_in: SignIn) -> None:
-    key = made(team, make_person(), networks=["10.0.0.0/8"])
+    key = made(team, make_person(), networks=["10.0.0.0/8"], endpoints=["chat", "spaces"])
     viewer = make_person()
     team.memberships.create(user=viewer, role=Role.VIEWER)
     page = sign_in(viewer, team=team).get(f"/keys/{key.pk}/").content.decode()
     assert "10.0.0.0/8" in page
+    assert "Chat completions, Dedicated endpoints" in page
     assert f"/keys/{key.pk}/" not in page.replace(f'value="/keys/{key.pk}/"', "")
 
 

@@ -82,7 +82,7 @@ def test_axe_finds_nothing_on_any_page(
 ) -> None:
     page = open_page("/accounts/login/", width=width, scheme=scheme, language=language, expected=FAILED)
     page.set_default_timeout(PATIENCE_MS)
-    found = {}
+    found: dict[str, list[str]] = {}
     for path in visit(page, furnished):
         violations = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
         wrong = [f"{one['id']}: {[node['target'] for node in one['nodes'][:3]]}" for one in violations]
