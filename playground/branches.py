@@ -7,8 +7,9 @@ touches the database but `tree_of`, which reads three small columns of each turn
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2s
 
 from playground.models import Conversation, Turn
 
@@ -72,6 +73,11 @@ class Tree:
         at = all.index(id)
         before, after = (all[at - 1] if at else None), (all[at + 1] if at + 1 < len(all) else None)
         return Place(at + 1, len(all), before, after)
+
+    def mark(self, path: Sequence[int]) -> str:
+        """A short name of this path: its turns, and where each stands among its alternatives."""
+        places = [(id, self.place(id).number, self.place(id).count) for id in path]
+        return blake2s(repr(places).encode(), digest_size=8).hexdigest()
 
     def below(self, id: int) -> list[int]:
         """This turn and everything that follows it, in all its branches."""

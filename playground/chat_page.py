@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -70,7 +71,35 @@ def turns_context(conversation: Conversation, *, before: str = "", around: int |
         "turns": shown(turns, tree=tree)[: end - start],
         "earlier": path[start] if start else None,
         "last_turn": path[-1] if path else None,
+        "path_mark": tree.mark(path),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a page that was loaded earlier lacks: turns to stand under its own, or all that it should show."""
+
+    context: dict[str, Any]
+    appended: bool
+
+
+def news(conversation: Conversation, *, mark: str, first: int, last: int) -> News | None:
+    """`mark` names the path of a page that shows it from `first` to `last` and sees nothing grow."""
+    tree = tree_of(conversation)
+    path = tree.path()
+    known = path[: path.index(last) + 1] if last in path else []
+    if tree.mark(known) != mark:
+        return News(turns_context(conversation, around=first), appended=False)
+    if known == path:
+        # A turn that was taken for cut off may have gone on.
+        grows = conversation.turns.streaming().filter(pk=last).exists()
+        return News(turns_context(conversation, around=first), appended=False) if grows else None
+    context = turns_context(conversation, around=path[len(known)])
+    new = [shown for shown in context["turns"] if shown.turn.pk > last]
+    if not new or not new[0].by_user:
+        # It says something of the turn before it as well.
+        return News(turns_context(conversation, around=first), appended=False)
+    return News(context | {"turns": new, "earlier": None}, appended=True)
 
 
 # -- the list --------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from django.utils.translation import gettext
 from django.views.decorators.http import require_GET, require_POST
 
 from accounts.access import team_required
+from playground import chat_page
 from playground.branches import tree_of, turns_of
 from playground.chat_page import list_context, own, settings_context, turns_context
 from playground.code_examples import chat_examples
@@ -42,6 +43,27 @@ def conversation(request: PersonRequest, conversation_id: uuid.UUID) -> HttpResp
         return render(request, "playground/turns.html", context)
     context |= settings_context(chat_models(request), conversation.model, as_typed(conversation.settings))
     return render(request, "playground/chat.html", context | list_context(request, current=conversation))
+
+
+@team_required
+@require_GET
+def news(request: PersonRequest, conversation_id: uuid.UUID) -> HttpResponse:
+    """What another tab or device did since this page was loaded; 204 where that is nothing."""
+    conversation = own(request, conversation_id)
+    if not request.htmx:
+        return redirect("playground:conversation", conversation_id)
+    first, last = (request.GET.get(name, "") for name in ("first", "last"))
+    found = chat_page.news(
+        conversation,
+        mark=request.GET.get("mark", ""),
+        first=int(first) if first.isdecimal() else 0,
+        last=int(last) if last.isdecimal() else 0,
+    )
+    if found is None:
+        return HttpResponse(status=204)
+    response = render(request, "playground/chat.html#path", found.context | {"oob": True})
+    response["HX-Reswap"] = "beforeend" if found.appended else "innerHTML"
+    return response
 
 
 @team_required

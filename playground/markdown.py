@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import nh3
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.translation import get_language, gettext
+from django.utils.translation import gettext
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
 from pygments import highlight
@@ -39,7 +39,9 @@ ALLOWED_SCHEMES = ("http://", "https://", "mailto:")
 
 # Embeddings, overrides and isolates make code read otherwise than it runs. NUL and other
 # controls have no place in HTML.
-UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb]")
+UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ufdd0-\ufdd2\ufff9-\ufffb]")
+# What is rendered is for every language: where a word of ours belongs stands a code point that no text may have.
+COPY, COPIED, IMAGE = "\ufdd0", "\ufdd1", "\ufdd2"
 
 MATHML_TAGS = {
     "math", "mrow", "mi", "mn", "mo", "ms", "mtext", "mspace", "mfrac", "msqrt", "mroot", "msub", "msup", "msubsup",
@@ -104,18 +106,17 @@ def _code(source: str, info: str, *, growing: bool) -> str:
         label = lexer.name
         if len(source) <= limit:
             body = highlight(source, lexer, FORMATTER)
-    copy, copied = escapeHtml(gettext("Copy")), escapeHtml(gettext("Copied"))
     return (
         f'<div class="code"><div class="code-bar"><span>{escapeHtml(label[:40])}</span>'
         f'<button type="button" class="button button-quiet button-small" data-copy-code>'
-        f'<span class="copy-note">{copy}</span><span class="copied-note">{copied}</span></button></div>'
+        f'<span class="copy-note">{COPY}</span><span class="copied-note">{COPIED}</span></button></div>'
         f'<pre tabindex="0"><code class="highlight">{body}</code></pre></div>\n'
     )
 
 
 def code_html(source: str, language: str) -> SafeString:
     """Code of our own, looking as it does in an answer."""
-    return mark_safe(_code(source, language, growing=False))  # noqa: S308  escaped or made by Pygments
+    return in_language(_code(UNSEEN.sub("", source), language, growing=False))  # escaped or made by Pygments
 
 
 @lru_cache(maxsize=64)
@@ -140,8 +141,8 @@ def _image(self: RendererProtocol, tokens: Sequence[Token], index: int, options:
     """The words of an image, and its address to read; fetching it would tell a stranger of this chat."""
     token = tokens[index]
     source = str(token.attrs.get("src", ""))
-    text = token.content or gettext("image")
-    return f'<span class="image-text">{escapeHtml(text)}</span> <code>{escapeHtml(source[:300])}</code>'
+    text = escapeHtml(token.content) or IMAGE
+    return f'<span class="image-text">{text}</span> <code>{escapeHtml(source[:300])}</code>'
 
 
 def _heading(self: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
@@ -187,12 +188,20 @@ def _html(text: str, env: MutableMapping[str, Any]) -> str:
 
 def render(text: str) -> SafeString:
     """Safe HTML of a whole text, labels in the active language."""
-    return mark_safe(_render(text, get_language() or ""))  # noqa: S308  nh3 is the last step
+    return in_language(neutral(text))
 
 
-@lru_cache(maxsize=512)
-def _render(text: str, language: str) -> str:
-    return _html(_clean_text(text), {})
+@lru_cache(maxsize=128)
+def neutral(text: str) -> str:
+    """The same for every language: `in_language` makes it ready to be shown."""
+    return _html(_clean_text(text), {}) if text else ""
+
+
+def in_language(html: str) -> SafeString:
+    for place, word in ((COPY, gettext("Copy")), (COPIED, gettext("Copied")), (IMAGE, gettext("image"))):
+        if place in html:
+            html = html.replace(place, escapeHtml(word))
+    return mark_safe(html)  # noqa: S308  nh3 was the last step
 
 
 def _with_marks_closed(text: str) -> str:
@@ -226,6 +235,12 @@ class BlockRenderer:
         self._tail = ""
         self._pending_cr = False
         self._references: dict[str, Any] = {}
+        self._made: list[str] = []
+
+    @property
+    def whole(self) -> str | None:
+        """What `neutral` makes of the whole text, once it is finished; None where a late link may make a difference."""
+        return None if self._references else "".join(self._made)
 
     def feed(self, text: str) -> list[str]:
         """HTML of each block that `text` has finished, in order."""
@@ -239,15 +254,17 @@ class BlockRenderer:
         if not cut:
             return []
         finished, self._tail = self._tail[:cut], self._tail[cut:]
-        return [_html(finished, {"references": self._references})]
+        self._made.append(_html(finished, {"references": self._references}))
+        return [in_language(self._made[-1])]
 
     def tail(self) -> str:
         """HTML of what is still growing."""
-        return self._rendered(_with_marks_closed(self._tail), growing=True)
+        return in_language(self._rendered(_with_marks_closed(self._tail), growing=True))
 
     def finish(self) -> str:
         """HTML of the last block, once no more text comes."""
-        return self._rendered(self._tail, growing=False)
+        self._made.append(self._rendered(self._tail, growing=False))
+        return in_language(self._made[-1])
 
     def _rendered(self, text: str, *, growing: bool) -> str:
         if not text.strip():

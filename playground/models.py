@@ -71,8 +71,9 @@ class Conversation(models.Model):
         return self.title or str(self.id)
 
 
-# A living process renews its turns about once a second; SQLite may keep a writer waiting.
-CUT_OFF_AFTER_SECONDS = 20
+# A living process renews its turns about once a second. One that was kept waiting for longer, by SQLite's one
+# writer for example, takes its turn back.
+CUT_OFF_AFTER_SECONDS = 6
 
 
 class TurnQuerySet(models.QuerySet["Turn"]):
@@ -91,8 +92,12 @@ class TurnQuerySet(models.QuerySet["Turn"]):
         return self.cut_off().close()
 
     def close(self) -> int:
-        error = {"status": 500, "message": "", "code": "interrupted"}
+        error = {"status": 500, "message": "", "code": "interrupted", "presumed": True}
         return self.update(state=Turn.State.FAILED, error=error)
+
+    def filled(self) -> Self:
+        """Streaming turns, and those that somebody took for cut off."""
+        return self.filter(Q(state=Turn.State.STREAMING) | Q(state=Turn.State.FAILED, error__presumed=True))
 
 
 class Turn(models.Model):
@@ -163,6 +168,18 @@ class Turn(models.Model):
     @property
     def is_cut_off(self) -> bool:
         return self.is_streaming and timezone.now() - self.touched_at > timedelta(seconds=CUT_OFF_AFTER_SECONDS)
+
+
+class RenderedTurn(models.Model):
+    """A finished answer as HTML, compressed. `maker` names the renderer that made it; another one makes it anew."""
+
+    turn = models.OneToOneField(Turn, on_delete=models.CASCADE, primary_key=True, related_name="rendered")
+    maker = models.CharField(max_length=16)
+    content = models.BinaryField()
+    reasoning = models.BinaryField()
+
+    def __str__(self) -> str:
+        return f"{self.turn_id} by {self.maker}"
 
 
 class Image(models.Model):

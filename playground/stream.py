@@ -22,6 +22,8 @@ from django.utils.translation import gettext
 from playground.generation import UPDATE_SECONDS, Progress, follow
 from playground.json_view import OPENING
 from playground.markdown import BlockRenderer
+from playground.off_loop import off_loop
+from playground.rendered import Rendered, keep_whole
 
 KEEP_ALIVE = b": keep-alive\n\n"
 # Rendering a large block may take at most this share of the time.
@@ -97,6 +99,7 @@ class Reader:
         self.turn_id = turn_id
         self._thinking = Part("thinking", turn_id)
         self._answer = (JsonPart if is_json else Part)("answer", turn_id)
+        self._is_json = is_json
         self._label = ""
         self.begun = self._has_thought = False
 
@@ -113,6 +116,11 @@ class Reader:
             html = render_to_string("playground/calls_growing.html", {"calls": progress.calls})
             yield event(f"calls-{self.turn_id}", html)
 
+    def rendered(self) -> Rendered | None:
+        """What its parts are together, once the answer has ended."""
+        content, reasoning = self._answer.renderer.whole, self._thinking.renderer.whole
+        return None if self._is_json or content is None or reasoning is None else Rendered(content, reasoning)
+
 
 async def _events_of(followed: Followed, *, language: str, end: End) -> AsyncIterator[bytes]:
     reader = Reader(followed.turn_id, is_json=followed.is_json)
@@ -127,6 +135,8 @@ async def _events_of(followed: Followed, *, language: str, end: End) -> AsyncIte
         spent = time.monotonic() - started_at
         if not progress.ended and spent > UPDATE_SECONDS * RENDERING_SHARE:
             await asyncio.sleep(spent / RENDERING_SHARE - UPDATE_SECONDS)
+    if (whole := reader.rendered()) is not None:
+        await off_loop(lambda: keep_whole(followed.turn_id, whole))
     for name, html in (await end(followed.turn_id)).items():
         yield event(f"{name}-{followed.turn_id}", html)
 

@@ -20,6 +20,7 @@ from playground.markdown import code_html, render
 from playground.meters import TurnMeter, meters_of
 from playground.models import Image, Turn
 from playground.problems import Problem, explain
+from playground.rendered import Rendered, rendered
 
 # How often the page asks for a meter that is not rated yet, and after which pauses.
 METER_PAUSES_SECONDS = (0.4, 0.6, 1, 2, 3, 5, 8, 15)
@@ -48,6 +49,8 @@ class ShownTurn:
     image_urls: tuple[str, ...] = ()
     # The turn that follows on the path.
     following: Turn | None = None
+    # Of an answer that is finished.
+    rendered: Rendered | None = None
 
     @property
     def url(self) -> str:
@@ -65,7 +68,7 @@ class ShownTurn:
     def html(self) -> SafeString:
         if self.turn.is_json and not self.turn.is_streaming and self.turn.content:
             return json_html(self.turn.content)
-        return render(self.turn.content)
+        return self.rendered.content_html if self.rendered else render(self.turn.content)
 
     @property
     def raw_html(self) -> SafeString | None:
@@ -79,7 +82,7 @@ class ShownTurn:
 
     @property
     def reasoning_html(self) -> SafeString:
-        return render(self.turn.reasoning)
+        return self.rendered.reasoning_html if self.rendered else render(self.turn.reasoning)
 
     @property
     def calls(self) -> list[ShownCall]:
@@ -154,6 +157,7 @@ def shown(
 ) -> list[ShownTurn]:
     """Consecutive turns of one path."""
     meters = meters_of(turn.request_id for turn in turns)
+    html = rendered(turns)
     prefetch_related_objects(turns, Prefetch("images", Image.objects.defer("data")))
     # Reversed once: a page has a hundred of them.
     base = reverse("playground:conversation", args=[turns[0].conversation_id]) if turns else ""
@@ -161,6 +165,7 @@ def shown(
     for turn, following in pairwise([*turns, None]):
         assert turn is not None
         fields: dict[str, Any] = {"place": tree.place(turn.pk), "following": following, "base": base}
+        fields["rendered"] = html.get(turn.pk)
         fields["image_urls"] = tuple(image_url(image) for image in turn.images.all())
         meter = meters.get(turn.request_id) if turn.request_id else None
         made.append(ShownTurn(turn, meter, meter_attempt, **fields))

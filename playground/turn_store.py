@@ -13,12 +13,13 @@ from playground.off_loop import off_loop
 
 async def save(*, turn_id: int, **fields: Any) -> None:
     """Write these fields of a turn that is still being filled, and that its process lives."""
-    await off_loop(lambda: _filling(turn_id).update(touched_at=timezone.now(), **fields))
+    alive = {"touched_at": timezone.now(), "state": Turn.State.STREAMING, "error": None}
+    await off_loop(lambda: _own(turn_id).update(**alive | fields))
 
 
 async def is_wanted(*, turn_id: int) -> bool:
     """Neither deleted nor asked to stop."""
-    return await off_loop(lambda: _filling(turn_id).filter(stop_requested=False).exists())
+    return await off_loop(lambda: _own(turn_id).filter(stop_requested=False).exists())
 
 
 async def request_stop(*, turn_id: int) -> None:
@@ -43,4 +44,9 @@ async def read(*, turn_id: int) -> Turn | None:
 
 
 def _filling(turn_id: int) -> Any:
-    return Turn.objects.filter(pk=turn_id, state=Turn.State.STREAMING)
+    return Turn.objects.filter(pk=turn_id).streaming()
+
+
+def _own(turn_id: int) -> Any:
+    """The turn that this process fills, whatever others take it for."""
+    return Turn.objects.filter(pk=turn_id).filled()

@@ -37,6 +37,7 @@ urlpatterns = [
     path("playground/compare/<uuid:conversation_id>/", compare_views.comparison, name="comparison"),
     path("playground/compare/<uuid:conversation_id>/stream/", compare_views.compare_stream, name="compare_stream"),
     path(conversation, chat_views.conversation, name="conversation"),
+    path(conversation + "news/", chat_views.news, name="news"),
     path(conversation + "rename/", conversation_views.rename, name="rename"),
     path(conversation + "pin/", conversation_views.pin, name="pin"),
     path(conversation + "delete/", conversation_views.delete, name="delete"),

@@ -20,6 +20,7 @@ function finish(answer) {
   answer.removeAttribute("aria-busy");
   if (!document.querySelector("[data-streaming]")) document.getElementById("announcer").textContent = texts.finished;
   refresh();
+  document.dispatchEvent(new CustomEvent("tf:answered"));
 }
 
 // The server says that nothing more comes: the stream must not be opened again.

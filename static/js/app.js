@@ -30,9 +30,16 @@ for (const tab of document.querySelectorAll(".tabs > [aria-current]")) {
   tab.scrollIntoView({ block: "nearest", inline: "center" });
 }
 
-// -- menus close on Escape and on a click elsewhere ------------------------------------------------
+// -- menus close on Escape, on a click elsewhere, and once something of them is done ----------------
 
 document.addEventListener("click", (event) => {
+  const done = event.target.closest("details.menu .menu-item:is([data-opens], [hx-post], [download])");
+  if (done) {
+    const menu = done.closest("details.menu");
+    menu.open = false;
+    // Where the keyboard is again once a dialog has closed.
+    menu.querySelector("summary").focus();
+  }
   for (const menu of document.querySelectorAll("details.menu[open]")) {
     if (!menu.contains(event.target)) menu.open = false;
   }

@@ -21,6 +21,15 @@ export function keepPlace(top, element) {
   if (element) scroller.scrollBy({ top: element.getBoundingClientRect().top - top, behavior: "instant" });
 }
 
+/** Run a change that comes unasked: at the end one stays at the end, else what one reads stays where it is. */
+export function undisturbed(change) {
+  const top = scroller.getBoundingClientRect().top;
+  const read = following ? null : [...turns.children].find((child) => child.getBoundingClientRect().bottom > top);
+  const before = read?.getBoundingClientRect().top;
+  change();
+  if (read) keepPlace(before, read.isConnected ? read : document.getElementById(read.id));
+}
+
 scroller.addEventListener("scroll", () => {
   following = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_PX;
 });

@@ -4,6 +4,7 @@ import { begin, fill, write } from "./composer.js";
 import "./context-meter.js";
 import "./conversation-list.js";
 import "./copy-code.js";
+import "./follow.js";
 import "./pictures.js";
 import "./shortcuts.js";
 import "./tabs.js";

@@ -1,5 +1,7 @@
 /** The message box: grows with its text, sends on Enter, keeps a draft, waits while an answer comes. */
 
+import { keepDraft, restoreDraft } from "./draft.js";
+
 const form = document.getElementById("composer");
 const box = document.getElementById("id_message");
 const send = form.querySelector("[data-send]");
@@ -11,12 +13,7 @@ const hasSomething = () => box.value.trim() || files.files.length;
 
 // -- draft: one a conversation, so that a typed text survives a reload, a sign-in, an error ----------
 
-const draftKey = () => `tf-draft-${form.dataset.draftKey}`;
-
-function keepDraft() {
-  if (box.value.trim()) localStorage.setItem(draftKey(), box.value);
-  else localStorage.removeItem(draftKey());
-}
+const draftName = () => form.dataset.draftKey;
 
 export function write(text) {
   box.value = text;
@@ -44,7 +41,7 @@ function grow() {
 }
 
 function changed() {
-  keepDraft();
+  keepDraft(box, draftName());
   grow();
   refresh();
 }
@@ -104,12 +101,12 @@ form.addEventListener("htmx:afterRequest", (event) => {
   box.readOnly = false;
   // A refusal (422) is swapped in, and so no failure to HTMX: what was typed stays.
   if (event.detail.successful && event.detail.xhr.status < 400) {
-    localStorage.removeItem(draftKey());
     box.value = "";
+    keepDraft(box, draftName());
     grow();
+    form.dispatchEvent(new CustomEvent("tf:sent"));
     const conversation = document.getElementById("conversation-id");
     if (conversation) form.dataset.draftKey = conversation.value || "new";
-    form.dispatchEvent(new CustomEvent("tf:sent"));
   }
   box.focus();
   refresh();
@@ -123,8 +120,7 @@ for (const name of ["htmx:afterSettle", "htmx:load"]) {
 }
 
 export function begin() {
-  const kept = localStorage.getItem(draftKey());
-  if (kept && !box.value) box.value = kept;
+  restoreDraft(box, draftName());
   grow();
   refresh();
 }

@@ -1,12 +1,12 @@
-/** A typed text survives a reload, a sign-in or an error: kept in this browser until it is emptied. */
-const keyOf = (name) => `tf-draft-${name}`;
+/** A typed text survives a reload, a sign-in or an error: kept in this browser, for its writer, until it is emptied. */
+export const draftKey = (name) => `tf-draft-${document.body.dataset.person ?? ""}-${name}`;
 
 export function keepDraft(box, name) {
-  if (box.value.trim()) localStorage.setItem(keyOf(name), box.value);
-  else localStorage.removeItem(keyOf(name));
+  if (box.value.trim()) localStorage.setItem(draftKey(name), box.value);
+  else localStorage.removeItem(draftKey(name));
 }
 
 export function restoreDraft(box, name) {
-  const kept = localStorage.getItem(keyOf(name));
+  const kept = localStorage.getItem(draftKey(name));
   if (kept && !box.value) box.value = kept;
 }

@@ -1,5 +1,7 @@
 /** Pictures by drop, paste and picker: made small in the browser, shown, and put into the form as files. */
 import { refresh } from "./composer.js";
+import { draftKey } from "./draft.js";
+import { keepPictures, keptPictures } from "./kept-pictures.js";
 import { toast } from "./toast.js";
 
 const MAX_PICTURES = 8;
@@ -16,6 +18,7 @@ const form = document.getElementById("composer");
 let pictures = []; // { file, thumbnail }
 let working = Promise.resolve();
 
+const keep = () => keepPictures(draftKey(form.dataset.draftKey), pictures);
 const why = () => document.getElementById("attach").dataset.reason;
 const imagesOf = (files) => [...files].filter((file) => file.type.startsWith("image/"));
 
@@ -48,6 +51,7 @@ async function addOne(file) {
   }
   pictures.push(picture);
   show();
+  if (!(await keep())) toast(box.dataset.notKept);
 }
 
 /** Drawn anew: smaller, and without what a camera writes into its files (place, time, owner). */
@@ -105,6 +109,7 @@ function item(picture) {
   button.addEventListener("click", () => {
     pictures = pictures.filter((one) => one !== picture);
     show();
+    keep();
     document.getElementById("id_message").focus();
   });
   entry.append(image, button);
@@ -148,4 +153,10 @@ chat.addEventListener("drop", (event) => {
 form.addEventListener("tf:sent", () => {
   pictures = [];
   show();
+  keep();
+});
+
+working = keptPictures(draftKey(form.dataset.draftKey)).then((kept) => {
+  pictures = kept;
+  if (kept.length) show();
 });

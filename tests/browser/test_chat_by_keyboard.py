@@ -1,4 +1,4 @@
-"""Everything one does in the chat, without a mouse: on a telephone at night in Chinese, at a desk by day in English."""
+"""Everything one does in the chat, without a mouse, at a desk and on a telephone."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ import re
 import struct
 import zlib
 
-import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
 from tests.browser.conftest import Open
 from tests.browser.keyboard import Keyboard, expect_accessible, expect_answered
+from tests.browser.windows import Window, in_each_of
 
-VARIANTS = [
-    pytest.param({"width": 1440, "scheme": "light", "language": "en"}, id="desk"),
-    pytest.param({"width": 360, "scheme": "dark", "language": "zh-hans"}, id="telephone"),
-]
 POINTS = re.compile(r"^0\.\d+$")
 ANSWER = ".turn-answer > .answer"
 
@@ -42,19 +38,19 @@ def new_chat(keys: Keyboard) -> None:
     expect(keys.page.locator("#id_message")).to_be_focused()
 
 
-def settings(keys: Keyboard) -> None:
+def settings(keys: Keyboard, *, backwards: bool = False) -> None:
     """Into the settings: a column where there is room, else behind a button."""
     if keys.page.locator(".settings-toggle").is_visible():
-        keys.use(".settings-toggle")
+        keys.use(".settings-toggle", backwards=backwards)
 
 
 def pages(page: Page) -> str:
     return page.locator(".turn-answer .turn-pager-count").inner_text()
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_answers_alternatives_edits_and_undo(open_page: Open, variant: dict[str, str]) -> None:
-    page = open_page("/playground/", owner=True, **variant)
+@in_each_of(0)
+def test_answers_alternatives_edits_and_undo(open_page: Open, window: Window) -> None:
+    page = open_page("/playground/", owner=True, **window)
     keys = Keyboard(page)
     expect_accessible(page)
     ask(keys, "Explain tides with code and a table. [[tokens=400]]")
@@ -63,6 +59,10 @@ def test_answers_alternatives_edits_and_undo(open_page: Open, variant: dict[str,
     expect(page.locator(f"{ANSWER} table").first).to_be_visible()
     expect(page.locator(".turn-points dd")).to_have_text(POINTS)
     expect(page.locator("#context-meter")).to_be_visible()
+    code = page.locator(f"{ANSWER} .code")
+    expect(code.locator(".code-bar > span")).to_have_text("Python")
+    keys.press("Control+Shift+;")
+    expect(code.locator("[data-copy-code]")).to_have_attribute("data-copied", "")
 
     # Another answer stands beside the first, and one pages between them.
     keys.use(".turn-answer .turn-actions [data-asks]")
@@ -99,9 +99,9 @@ def test_answers_alternatives_edits_and_undo(open_page: Open, variant: dict[str,
     expect(page.locator(".turn")).to_have_count(4)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_tools_json_pictures_and_the_request_as_code(open_page: Open, variant: dict[str, str]) -> None:
-    page = open_page("/playground/", owner=True, **variant)
+@in_each_of(2)
+def test_tools_json_pictures_and_the_request_as_code(open_page: Open, window: Window) -> None:
+    page = open_page("/playground/", owner=True, **window)
     keys = Keyboard(page)
 
     # A tool is defined, called, answered.
@@ -156,9 +156,9 @@ def test_tools_json_pictures_and_the_request_as_code(open_page: Open, variant: d
     expect(page.locator("#code-dialog")).to_be_hidden()
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_per_model_truth_and_what_is_refused(open_page: Open, variant: dict[str, str]) -> None:
-    page = open_page("/playground/?model=MiMo-V2.6-Flash", owner=True, expected=["422"], **variant)
+@in_each_of(1)
+def test_per_model_truth_and_what_is_refused(open_page: Open, window: Window) -> None:
+    page = open_page("/playground/?model=MiMo-V2.6-Flash", owner=True, expected=["422"], **window)
     keys = Keyboard(page)
     settings(keys)
     expect(page.locator("#id_effort")).to_be_disabled()
@@ -191,11 +191,11 @@ def test_per_model_truth_and_what_is_refused(open_page: Open, variant: dict[str,
     expect(page.locator("#id_message")).to_have_value("Hello")
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_the_list_sharing_and_shortcuts(open_page: Open, variant: dict[str, str]) -> None:
-    page = open_page("/playground/", owner=True, expected=["404"], **variant)
+@in_each_of(3)
+def test_the_list_sharing_and_shortcuts(open_page: Open, window: Window) -> None:
+    page = open_page("/playground/", owner=True, expected=["404"], **window)
     keys = Keyboard(page)
-    word = f"quokka{variant['width']}"
+    word = f"quokka{window['width']}"
     ask(keys, f"Tell me of the {word}. [[tokens=20]]")
     own = page.url
 
@@ -219,6 +219,15 @@ def test_the_list_sharing_and_shortcuts(open_page: Open, variant: dict[str, str]
     expect(page.locator(".chat-title")).to_have_text(f"Small kangaroos {word}")
     expect_accessible(page)
     keys.press("Escape")
+
+    # Taken along.
+    for form, holds in (("md", f"Tell me of the {word}."), ("json", f'"title": "Small kangaroos {word}"')):
+        keys.use("#chat-head summary")
+        with page.expect_download() as taken:
+            keys.use(f"#chat-head [href$='.{form}']")
+        assert taken.value.suggested_filename.endswith(f".{form}")
+        assert holds in taken.value.path().read_text()
+        keys.press("Escape")
 
     # Shown to the team by a link, and no longer.
     keys.use("#chat-head summary")
@@ -251,9 +260,9 @@ def test_the_list_sharing_and_shortcuts(open_page: Open, variant: dict[str, str]
     expect(page.locator(".chat-title")).to_have_text(f"Small kangaroos {word}")
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_comparison_and_the_chat_that_goes_on_with_it(open_page: Open, variant: dict[str, str]) -> None:
-    page = open_page("/playground/compare/", owner=True, **variant)
+@in_each_of(1)
+def test_a_comparison_and_the_chat_that_goes_on_with_it(open_page: Open, window: Window) -> None:
+    page = open_page("/playground/compare/", owner=True, **window)
     keys = Keyboard(page)
     expect_accessible(page)
     settings(keys)
@@ -277,3 +286,30 @@ def test_a_comparison_and_the_chat_that_goes_on_with_it(open_page: Open, variant
     page.wait_for_url("**/playground/c/**")
     assert pages(page) == "2/3"
     expect(page.locator("#id_model")).to_have_value("GLM-5.3-Flash")
+
+
+@in_each_of(1)
+def test_a_failed_answer_says_why_and_is_tried_again(open_page: Open, window: Window) -> None:
+    page = open_page("/playground/?model=Qwen3.8-27B", owner=True, **window)
+    keys = Keyboard(page)
+    settings(keys)
+    keys.go("#id_max_tokens")
+    keys.type("9000000")
+    keys.press("Escape", "Shift+Escape")
+    keys.type("Explain errors. [[tokens=20]]")
+    keys.press("Enter")
+    problem = page.locator(".turn-problem")
+    expect(problem.locator("code")).to_be_visible()
+    expect(problem.locator(".turn-problem-detail")).to_contain_text("9000000")
+    # The request id leads to the record.
+    request_id = problem.locator("code").inner_text()
+    expect_accessible(page)
+    settings(keys, backwards=True)
+    keys.go("#id_max_tokens")
+    keys.press("Control+A", "Delete", "Escape")
+    keys.use(".turn-problem [data-asks]", backwards=True)
+    expect_answered(page)
+    expect(problem).to_have_count(0)
+    # It had not said a word: nothing of it stands beside the answer.
+    expect(page.locator(".turn-pager-count")).to_have_count(0)
+    assert page.request.get(f"/usage/requests/{request_id}/").status == 200

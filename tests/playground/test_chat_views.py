@@ -57,7 +57,7 @@ async def events_of(client: AsyncClient, turn: Turn) -> list[tuple[str, str]]:
 
 PAGES = ["playground:chat", "playground:conversations", "playground:compare"]
 READ_OF_A_CONVERSATION = [
-    f"playground:{name}" for name in ("conversation", "comparison", "compare_stream", "rename", "share")
+    f"playground:{name}" for name in ("conversation", "comparison", "compare_stream", "news", "rename", "share")
 ]
 POSTED_TO_A_CONVERSATION = [f"playground:{name}" for name in ("rename", "pin", "delete", "restore", "share", "unshare")]
 READ_OF_A_TURN = [f"playground:{name}" for name in ("turn", "stream", "meter", "edit")]

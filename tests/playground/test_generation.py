@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from accounts.models import Team, User
 from billing.models import Outcome, UsageRecord
 from gateway.caller import Caller
 from gateway.runtime import Runtime
-from playground import generation
+from playground import generation, turn_store
 from playground.models import CUT_OFF_AFTER_SECONDS, Turn
 from playground.turn_store import read
 from tests.playground.conftest import Serve, begin
@@ -255,11 +256,32 @@ def test_what_a_killed_process_left_is_closed_soon_after_the_next_start(
         await saved(left_behind)
         assert left_behind.state == Turn.State.FAILED
         assert left_behind.error is not None
-        assert left_behind.error["code"] == "interrupted"
+        assert left_behind.error == {"status": 500, "message": "", "code": "interrupted", "presumed": True}
         await saved(turn)
         assert turn.state == Turn.State.STREAMING
         alive.stop()
         await alive.task
+
+    serve_slowly(scenario)
+
+
+def test_a_turn_taken_for_cut_off_while_its_process_was_kept_waiting_goes_on(
+    serve_slowly: Serve, turn: Turn, caller: Caller, chat_body: dict[str, Any]
+) -> None:
+    async def scenario(running: Runtime) -> None:
+        alive = generation.start(turn_id=turn.pk, caller=caller, body=chat_body | {"max_tokens": 100_000})
+        text = await first_text(turn.pk)
+        assert await sync_to_async(Turn.objects.filter(pk=turn.pk).close)() == 1
+        while not (await saved(turn)).is_streaming:  # noqa: ASYNC110  the database tells nobody
+            await asyncio.sleep(0.05)
+        assert (turn.error, alive.ended) == (None, False)
+        assert text
+        await generation.shut_down()
+        # What its own process says of it stands.
+        await turn_store.save(turn_id=turn.pk, content="late")
+        await saved(turn)
+        assert (turn.state, turn.error) == ("failed", {"status": 500, "message": "", "code": "interrupted"})
+        assert turn.content != "late"
 
     serve_slowly(scenario)
 
