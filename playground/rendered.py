@@ -93,5 +93,5 @@ def _packed(html: str) -> bytes:
     return zlib.compress(html.encode(), 1)
 
 
-def _text(packed: bytes) -> str:
+def _text(packed: bytes | memoryview[int]) -> str:
     return zlib.decompress(packed).decode()

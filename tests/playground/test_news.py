@@ -63,7 +63,7 @@ class Tab:
         html = response.content.decode()
         turns = [int(pk) for pk in re.findall(r'<article class="turn [^>]*id="turn-(\d+)"', html)]
         (self.mark,) = re.findall(r'id="path-mark" value="(\w*)"', html)
-        how = response.headers.get("HX-Reswap", "innerHTML")
+        how = str(response.headers.get("HX-Reswap", "innerHTML"))
         self.shown = self.shown + turns if how == "beforeend" else turns
         assert self.shown[-1:] == [int(pk) for pk in re.findall(r'id="parent-id"[^>]* value="(\d+)"', html)]
         return how
