@@ -37,7 +37,7 @@ BEFORE_SECONDS = 3.0
 # Without a failure for so long, everything is as before.
 CALM_SECONDS = 4.0
 GIVE_UP_SECONDS = 120.0
-# Of the machine and of a model server, not of the fault.
+# Whoever waits longer has noticed.
 UNNOTICED_SECONDS = 1.0
 HEAD = ("fault", "requests", "what their clients saw", "longest wait, s", "lost", "answers again, s", "ledger whole, s")
 
@@ -49,8 +49,8 @@ class Traffic:
         self._file = file
 
     def overlapping(self, since: float) -> list[Seen]:
-        """Requests that ended later than that."""
-        return [seen for seen in read_seen(self._file) if seen.ended_at >= since]
+        """Requests that ended later than that, or are not over yet."""
+        return [seen for seen in read_seen(self._file) if seen.ended_at >= since or seen.outcome == "open"]
 
 
 @contextmanager
@@ -119,7 +119,7 @@ def try_fault(site: Installation, clients: Traffic, fault: Fault) -> Finding:
 
 
 def _has_failed(seen: Seen) -> bool:
-    return seen.outcome in ("none", "refused", "cut")
+    return seen.outcome in ("none", "refused", "cut") or seen.stall_seconds > UNNOTICED_SECONDS
 
 
 def _wait_until_as_before(site: Installation, clients: Traffic, began: float, over: float) -> tuple[list[Seen], float]:
@@ -130,12 +130,18 @@ def _wait_until_as_before(site: Installation, clients: Traffic, began: float, ov
         time.sleep(0.25)
         now, seen = time.monotonic(), clients.overlapping(began)
         begun = {one.request_id for one in seen if one.status == 200 and one.ended_at <= over + CALM_SECONDS}
+        if any(one.outcome == "open" and one.began_at <= over + CALM_SECONDS for one in seen):
+            continue
         if not ledger_at and now > over + CALM_SECONDS and not _missing(site, begun):
             ledger_at = now
         last = max((one.ended_at for one in seen if _has_failed(one)), default=over)
         if ledger_at and now - max(last, over) >= CALM_SECONDS:
-            return seen, max(0.0, ledger_at - over - CALM_SECONDS)
-    return clients.overlapping(began), -1.0
+            return _over(seen), max(0.0, ledger_at - over - CALM_SECONDS)
+    return _over(clients.overlapping(began)), -1.0
+
+
+def _over(seen: Sequence[Seen]) -> list[Seen]:
+    return [one for one in seen if one.outcome != "open"]
 
 
 def _missing(site: Installation, ids: set[str]) -> bool:

@@ -29,22 +29,24 @@ WHOLE_PAUSE_SECONDS = 0.2
 @dataclass(slots=True)
 class Seen:
     """Times are of the monotonic clock, the same in all processes of a machine. `stall_seconds`: the longest wait for
-    the next piece. `outcome`: ended; left (the client went); cut (the answer broke off); refused; none (no answer)."""
+    the next piece. `outcome`: open (not over yet); ended; left (the client went); cut (the answer broke off); refused;
+    none (no answer)."""
 
+    number: int
     began_at: float
     kind: str
     ended_at: float = 0.0
     status: int = 0
-    outcome: str = "none"
+    outcome: str = "open"
     stall_seconds: float = 0.0
     request_id: str = ""
     error: str = ""
 
 
 def read_seen(file: Path) -> list[Seen]:
-    """All that is written so far; the last line may be half written."""
+    """All that is written so far, each request as it stands; the last line may be half written."""
     lines = file.read_text().split("\n")[:-1] if file.exists() else []
-    return [Seen(**json.loads(line)) for line in lines]
+    return list({seen.number: seen for seen in (Seen(**json.loads(line)) for line in lines)}.values())
 
 
 class Clients:
@@ -64,9 +66,11 @@ class Clients:
         # Not all at the same moment.
         await self._pause(number * self._options.ramp / max(1, self._options.whole + self._options.streams))
         while not self.stopping.is_set():
-            seen = await self._ask(kind)
-            self._out.write(json.dumps(asdict(seen)) + "\n")
-            self._out.flush()
+            self._turn += 1
+            seen = Seen(self._turn, time.monotonic(), kind)
+            self._write(seen)
+            await self._ask(seen)
+            self._write(seen)
             failed = seen.outcome in ("refused", "none")
             await self._pause(REFUSED_PAUSE_SECONDS if failed else WHOLE_PAUSE_SECONDS * (kind == "whole"))
 
@@ -77,24 +81,27 @@ class Clients:
         except TimeoutError:
             pass
 
-    async def _ask(self, kind: str) -> Seen:
+    def _write(self, seen: Seen) -> None:
+        self._out.write(json.dumps(asdict(seen)) + "\n")
+        self._out.flush()
+
+    async def _ask(self, seen: Seen) -> None:
         ports = self._options.ports.split(",")
-        self._turn += 1
-        url = f"http://127.0.0.1:{ports[self._turn % len(ports)]}/v1/chat/completions"
-        seen = Seen(time.monotonic(), kind)
+        url = f"http://127.0.0.1:{ports[seen.number % len(ports)]}/v1/chat/completions"
+        outcome = "none"
         try:
-            async with self._client.stream("POST", url, json=self._body(kind)) as response:
+            async with self._client.stream("POST", url, json=self._body(seen.kind)) as response:
                 seen.status = response.status_code
                 seen.request_id = response.headers.get("x-request-id", "").replace("-", "")
-                seen.outcome = "cut" if response.status_code == 200 else "refused"
-                await self._read(response, seen)
+                outcome = "cut" if response.status_code == 200 else "refused"
+                outcome = await self._read(response, seen) or outcome
         except httpx.HTTPError as error:
             seen.error = type(error).__name__
-        seen.ended_at = time.monotonic()
-        seen.stall_seconds = max(seen.stall_seconds, seen.ended_at - seen.began_at if seen.outcome == "none" else 0.0)
-        return seen
+        seen.ended_at, seen.outcome = time.monotonic(), outcome
+        seen.stall_seconds = max(seen.stall_seconds, seen.ended_at - seen.began_at if outcome == "none" else 0.0)
 
-    async def _read(self, response: httpx.Response, seen: Seen) -> None:
+    async def _read(self, response: httpx.Response, seen: Seen) -> str:
+        """How it went where it went well; nothing else."""
         leaves_after = self._chance.randint(1, 5) if self._chance.random() < self._options.leaving else None
         last, tail, pieces = seen.began_at, b"", 0
         async for piece in response.aiter_raw():
@@ -102,12 +109,12 @@ class Clients:
             seen.stall_seconds, last = max(seen.stall_seconds, now - last), now
             tail, pieces = (tail + piece)[-40:], pieces + 1
             if seen.kind == "stream" and pieces == leaves_after:
-                seen.outcome = "left"
-                return
+                return "left"
         if response.status_code == 200 and (seen.kind == "whole" or tail.rstrip().endswith(b"data: [DONE]")):
-            seen.outcome = "ended"
-        elif response.status_code != 200:
+            return "ended"
+        if response.status_code != 200:
             seen.error = tail.decode("utf-8", "replace")
+        return ""
 
     def _body(self, kind: str) -> dict[str, Any]:
         chunks, pace_us = self._options.chunks, self._options.pace_ms * 1000

@@ -227,8 +227,23 @@ def config(*, drain_seconds: int) -> uvicorn.Config:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    sock = bound(host, port)
+    sock.listen(BACKLOG)
+    return sock
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """The address is taken, and whoever connects is refused until somebody listens."""
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if sock.family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    try:
+        sock.bind((host, port))
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 def main() -> None:
@@ -238,7 +253,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--drain-seconds", type=int, help="default: DRAIN_SECONDS")
     options = parser.parse_args()
-    sock = listen(options.host, options.port) if options.fd is None else socket.socket(fileno=options.fd)
+    # Uvicorn listens once the application has started: until then a proxy is refused and asks another process, where
+    # in the queue of one that starts its requests would wait for seconds.
+    sock = bound(options.host, options.port) if options.fd is None else socket.socket(fileno=options.fd)
 
     import django
 

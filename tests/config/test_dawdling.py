@@ -1,4 +1,5 @@
-"""The web server's own part: connections that dawdle are ended, those at work are not."""
+"""The web server's own part: nobody waits in the queue of one that starts; connections that dawdle are ended, those at
+work are not."""
 
 from __future__ import annotations
 
@@ -7,9 +8,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import pytest
 import uvicorn
 
-from config.server import Protocol, listen
+from config.server import Protocol, bound
+from tests.services import wait_until
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -28,9 +31,12 @@ async def connection() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.Stre
     """To a server that ends what is idle for a tenth of a second."""
     config = uvicorn.Config(slow_application, http=Protocol, ws="none", lifespan="off", log_config=None)
     config.timeout_keep_alive = 0.1  # type: ignore[assignment]
-    server, sock = uvicorn.Server(config), listen("127.0.0.1", 0)
+    server, sock = uvicorn.Server(config), bound("127.0.0.1", 0)
     server.capture_signals = suppress  # type: ignore[method-assign, assignment]
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(*sock.getsockname())
     serving = asyncio.create_task(server.serve(sockets=[sock]))
+    await asyncio.to_thread(wait_until, lambda: server.started, what="the server listening")
     reader, writer = await asyncio.open_connection(*sock.getsockname())
     try:
         yield reader, writer
