@@ -136,6 +136,7 @@ def test_what_is_noted_is_told_in_the_readers_language(team: Team, owner: User, 
     noted = {name for entry in AuditEntry.objects.filter(team=team) for name in entry.details}
     assert {"change", "statement readers", "role", "time_zone", "networks", "grace_seconds"} <= noted <= set(FIELDS)
     page = client.get("/team/audit/", headers={"Accept-Language": "zh-hans"}).content.decode()
+    assert '<th scope="col">对象</th>' in page
     for text in ("变更: 已添加专属端点", "账单收件人: – →"):
         assert text in page
 
