@@ -17,6 +17,8 @@ from pathlib import Path
 import redis
 from django.conf import settings
 
+from config.redis_options import redis_options
+
 REDIS_NAME = "tf:key-epoch"
 SIZE = 8
 
@@ -61,4 +63,4 @@ def _file() -> mmap.mmap:
 
 @cache
 def _redis() -> redis.Redis:
-    return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=0.5, socket_connect_timeout=0.5)
+    return redis.Redis.from_url(settings.REDIS_URL, **redis_options(timeout_seconds=0.5))

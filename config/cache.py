@@ -9,6 +9,8 @@ import redis
 from django.core.cache.backends.locmem import LocMemCache
 from django.core.cache.backends.redis import RedisCache
 
+from config.redis_options import redis_options
+
 log = logging.getLogger("config")
 
 TIMEOUT_SECONDS = 0.25
@@ -17,8 +19,8 @@ TIMEOUT_SECONDS = 0.25
 def cache_from_url(redis_url: str) -> dict[str, Any]:
     if not redis_url:
         return {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
-    timeouts = {"socket_timeout": TIMEOUT_SECONDS, "socket_connect_timeout": TIMEOUT_SECONDS}
-    return {"BACKEND": "config.cache.SharedCache", "LOCATION": redis_url, "KEY_PREFIX": "tf", "OPTIONS": timeouts}
+    options = redis_options(timeout_seconds=TIMEOUT_SECONDS)
+    return {"BACKEND": "config.cache.SharedCache", "LOCATION": redis_url, "KEY_PREFIX": "tf", "OPTIONS": options}
 
 
 class SharedCache(RedisCache):

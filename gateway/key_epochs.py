@@ -10,6 +10,7 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from accounts import key_epoch
+from config.redis_options import redis_options
 
 log = logging.getLogger("gateway")
 
@@ -37,9 +38,7 @@ class RedisEpoch:
     """Reads that are asked for within one tick of the loop share one round trip."""
 
     def __init__(self, url: str) -> None:
-        self._redis = redis.asyncio.Redis.from_url(
-            url, socket_timeout=REDIS_TIMEOUT_SECONDS, socket_connect_timeout=REDIS_TIMEOUT_SECONDS
-        )
+        self._redis = redis.asyncio.Redis.from_url(url, **redis_options(timeout_seconds=REDIS_TIMEOUT_SECONDS))
         self._reading: asyncio.Task[bytes | None] | None = None
         self._paused_until = 0.0
 

@@ -9,6 +9,7 @@ import redis
 from django.conf import settings
 
 from billing.counters import Counted, NotReadable, Owner
+from config.redis_options import redis_options
 from gateway.redis_gates import PREFIX
 
 NAMES = f"{PREFIX}points:"
@@ -24,8 +25,7 @@ def read_counters() -> dict[Owner, Counted] | None:
         with redis.Redis.from_url(
             settings.REDIS_URL,
             decode_responses=True,
-            socket_timeout=TIMEOUT_SECONDS,
-            socket_connect_timeout=TIMEOUT_SECONDS,
+            **redis_options(timeout_seconds=TIMEOUT_SECONDS),
         ) as client:
             return dict(_counters(client))
     except redis.RedisError as error:

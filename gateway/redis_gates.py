@@ -17,6 +17,7 @@ import orjson
 import redis.asyncio
 from redis.exceptions import RedisError
 
+from config.redis_options import redis_options
 from gateway.gates import WINDOW_SECONDS, Budget, Gates, LocalGates, Missing, Passage, Refusal, Slot, Window
 
 log = logging.getLogger("gateway")
@@ -144,9 +145,7 @@ end
 class RedisGates:
     def __init__(self, url: str, *, lease_seconds: int = 60) -> None:
         self._lease_seconds = lease_seconds
-        self._redis = redis.asyncio.Redis.from_url(
-            url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS
-        )
+        self._redis = redis.asyncio.Redis.from_url(url, **redis_options(timeout_seconds=TIMEOUT_SECONDS))
         self._alone = LocalGates()
         self._is_away = False
         self._paused_until = 0.0

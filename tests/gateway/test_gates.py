@@ -304,3 +304,32 @@ def test_whoever_counts_alone_begins_with_the_ledger_each_time(tmp_path: Path, m
         await counters.aclose()
 
     asyncio.run(scene())
+
+
+def test_a_redis_that_was_restarted_is_not_away(tmp_path: Path) -> None:
+    """Pooled connections end with it; none of them may be given to a call."""
+    port = free_port()
+
+    async def scene() -> None:
+        counters = RedisGates(f"redis://127.0.0.1:{port}/0")
+        with redis_server(tmp_path, port=port):
+            for _ in range(2):
+                # Two connections: both kinds of message are under way at once.
+                await counters.enter("a", window(9), now=NOW)
+                counters.leave("a", window(9), spent_ppt=None)
+                await counters.enter("b", window(9), now=NOW)
+                await left(counters)
+        again = redis_server(tmp_path, port=port)
+        await asyncio.to_thread(again.__enter__)
+        try:
+            for remaining in range(8, 5, -1):
+                assert await counters.enter(f"c{remaining}", window(9), now=NOW) == Passage(remaining, NOW + 60, 0)
+                counters.leave("a", window(9), spent_ppt=None)
+            await left(counters)
+            assert not counters._is_away
+            assert await counters._redis.zcard("tf:gate:rpm:key:1") == 3
+        finally:
+            again.__exit__(None, None, None)
+        await counters.aclose()
+
+    asyncio.run(scene())
