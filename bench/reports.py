@@ -2,17 +2,17 @@
 
     python bench/reports.py                                   # 100 keys, 120 days, quick
     python bench/reports.py --keys 1000 --days 730            # the full size: what 100 million requests leave behind
-    python bench/reports.py --reuse --runs 50                 # time again what an earlier run filled
+    python bench/reports.py --reuse --runs 50 --write         # time again, and put the table into docs/performance.md
 
-All keys belong to one team, the hardest case. Prints one JSON object: for each address of the page its milliseconds
-(median, p95) in this process, database and templates included, the processor time of both, which is nearly the same on
-a busy machine, and how many statements it took. Each is opened a few times before it is timed.
+All keys belong to one team, the hardest case. For each address of the page the table has its milliseconds (median, p95)
+in this process, database and templates included, the processor time of both, which is nearly the same on a busy
+machine, how many statements it took, and how many rows of requests and charges PostgreSQL read for it. Each is opened a
+few times before it is timed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -29,16 +29,20 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
 from django.test import Client
-from rating_speed import processor_seconds
+from rating_speed import insert_rated, processor_seconds
+from report import machine, progress, write_page
 
 from accounts.keys import issue_key
-from accounts.models import ApiKey, Team, User
+from accounts.models import ApiKey, User
 from accounts.teams import personal_team
 from billing.day_sums import sum_days
-from billing.models import Rollup, SummedDay
+from billing.models import Charge, Rollup, SummedDay, UsageRecord
 from billing.report_models import LatencyCount
 
 MODELS = 6
+# Of all requests only these are there as such: enough that reading any would be seen.
+RAW_ROWS = 100_000
+MUST_MS, AIM_MS = 150, 50
 PAGES = {
     "30 days by model": "period=30",
     "90 days by model": "period=90",
@@ -48,7 +52,11 @@ PAGES = {
     "90 days of one key by model": "period=90&key={key}",
     "12 months by key": "period=365&group=key",
     "12 months by key, day by day": "period=365&group=key&interval=day",
-    "24 months by key": "start={first}&end={last}&group=key&interval=month",
+    "24 months by model": "start={first}&end={last}",
+    "24 months by key": "start={first}&end={last}&group=key",
+    "24 months by member": "start={first}&end={last}&group=member",
+    "24 months of one model by key": "start={first}&end={last}&group=key&model=model-2",
+    "24 months of one key by model": "start={first}&end={last}&key={key}",
     "10 days by key, by the hour": "start={tenth}&end={last}&group=key&interval=hour",
     "90 days by model, Kathmandu": "period=90&tz=Asia/Kathmandu",
     "90 days by key, Kathmandu": "period=90&group=key&tz=Asia/Kathmandu",
@@ -56,8 +64,9 @@ PAGES = {
 
 
 def fill(*, team: int, keys: int, days: int, busy: int, end: datetime) -> None:
-    """Each key works in `busy` quarter hours a day, with one of its three models in each, today included."""
+    """Each key works in `busy` quarter hours a day, with one of its three models in each, today up to now."""
     rollups, latencies = Rollup._meta.db_table, LatencyCount._meta.db_table
+    now = datetime.now(UTC)
     with connection.cursor() as cursor:
         for day in range(days):
             start = end - timedelta(days=days - 1 - day)
@@ -66,14 +75,16 @@ def fill(*, team: int, keys: int, days: int, busy: int, end: datetime) -> None:
                 " errors, input_units, cache_read_units, output_units, page_units, character_units, amount_ppt)"
                 " SELECT %s::timestamptz + q * interval '15 minutes', %s, k, 1 + k / 2,"
                 " 'model-' || (k + q) %% 3 + k %% %s, 'chat', 'api', 7, 0, 7000, 2800, 2100, 0, 0, 1400000 + k"
-                " FROM generate_series(1, %s) k, LATERAL (SELECT (k * 7 + n) %% 96 q FROM generate_series(1, %s) n) s",
-                [start, team, MODELS - 2, keys, busy],
+                " FROM generate_series(1, %s) k, LATERAL (SELECT (k * 7 + n) %% 96 q FROM generate_series(1, %s) n) s"
+                " WHERE %s::timestamptz + q * interval '15 minutes' <= %s",
+                [start, team, MODELS - 2, keys, busy, start, now],
             )
             cursor.execute(
                 f"INSERT INTO {latencies} (team_id, span, starts_at, model, endpoint, source, step, first_tokens,"  # noqa: S608
                 " answers) SELECT %s, 1, %s::timestamptz + q * interval '15 minutes', 'model-' || m, 'chat', 'api',"
-                " 30 + s, 5, 5 FROM generate_series(0, 95) q, generate_series(0, %s) m, generate_series(1, 15) s",
-                [team, start, MODELS - 1],
+                " 30 + s, 5, 5 FROM generate_series(0, 95) q, generate_series(0, %s) m, generate_series(1, 15) s"
+                " WHERE %s::timestamptz + q * interval '15 minutes' <= %s",
+                [team, start, MODELS - 1, start, now],
             )
 
 
@@ -110,6 +121,7 @@ def prepare(options: argparse.Namespace, end: datetime) -> dict[str, Any]:
         User(email=f"member{number}@example.com", name=f"Member {number}") for number in range(options.keys // 2)
     )
     begun = time.perf_counter()
+    insert_rated(1, RAW_ROWS, of=RAW_ROWS)
     again = without_indexes([Rollup._meta.db_table, LatencyCount._meta.db_table])
     fill(team=team.pk, keys=options.keys, days=options.days, busy=options.busy, end=end)
     with connection.cursor() as cursor:
@@ -147,14 +159,52 @@ def timed(client: Client, address: str, *, runs: int) -> dict[str, float]:
         client.get(address)
         taken.append((time.perf_counter() - begun) * 1_000)
     cpu = processor_seconds() - cpu
+    read = raw_rows_read()
+    client.get(address)
+    read = raw_rows_read() - read
     taken.sort()
     return {
         "median_ms": round(statistics.median(taken), 1),
         "p95_ms": round(taken[max(0, round(runs * 0.95) - 1)], 1),
         "cpu_ms": round(cpu / runs * 1_000, 1),
         "statements": statements,
+        "raw_rows": read,
         "kilobytes": round(len(answer.content) / 1_000),
     }
+
+
+def raw_rows_read() -> int:
+    """Rows of requests and charges, and entries of their indexes, that the database has read so far."""
+    tables = [UsageRecord._meta.db_table, Charge._meta.db_table]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_force_next_flush()")
+        cursor.execute(
+            "SELECT (SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables"
+            " WHERE relname = ANY(%s)) + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = ANY(%s))",
+            [tables, tables],
+        )
+        return int(cursor.fetchone()[0])
+
+
+def markdown(found: dict[str, Any], *, runs: int) -> str:
+    """The table of docs/performance.md."""
+    head = ["", "median, ms", "p95, ms", "processor time, ms", "statements", "raw rows read", "kB"]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for name, one in found["pages"].items():
+        figures = ("median_ms", "p95_ms", "cpu_ms", "statements", "raw_rows", "kilobytes")
+        lines.append([name, *(f"{one[figure]:,}" for figure in figures)])
+    slow = [name for name, one in found["pages"].items() if one["p95_ms"] > MUST_MS]
+    quick = sum(one["p95_ms"] <= AIM_MS for one in found["pages"].values())
+    made = (
+        f"{found['requests']:,} requests of {found['keys']:,} keys in {found['rollups']:,} rollups,"
+        f" {found['summed_days']:,} days summed"
+    )
+    verdict = f"p95 must be at most {MUST_MS} ms: " + (f"not met by {', '.join(slow)}" if slow else "met by each page")
+    return "\n".join([
+        f"Measured on {datetime.now(UTC).date()}, {runs} times each: {machine()}. PostgreSQL has {made}.", "",
+        *(f"| {' | '.join(line)} |" for line in lines), "",
+        f"{verdict}. The aim, {AIM_MS} ms, is met by {quick} of {len(found['pages'])}.",
+    ])  # fmt: skip
 
 
 def main() -> None:
@@ -164,27 +214,35 @@ def main() -> None:
     parser.add_argument("--busy", type=int, default=20, help="quarter hours a day in which a key works")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--reuse", action="store_true", help="the database was filled by an earlier run")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
     parser.add_argument("--only", default="", help="pages whose name holds this text")
     options = parser.parse_args()
     if connection.vendor != "postgresql":
         parser.error("DATABASE_URL has to name a PostgreSQL database")
     settings.ALLOWED_HOSTS = ["testserver"]
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    found: dict[str, Any] = {} if options.reuse else prepare(options, today)
+    if not options.reuse:
+        progress(str(prepare(options, today)))
+    # As beat does every five minutes.
+    sum_days(now=datetime.now(UTC), limit=10**9)
+    found: dict[str, Any] = {"keys": ApiKey.objects.count()}
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT count(*), sum(requests) FROM {Rollup._meta.db_table}")  # noqa: S608
         found["rollups"], found["requests"] = map(int, cursor.fetchone())
     found["summed_days"] = SummedDay.objects.filter(is_stale=False).count()
     client = Client()
     client.force_login(User.objects.get(email="lead@example.com"))
-    days = {"last": today, "first": today - timedelta(days=options.days - 1), "tenth": today - timedelta(days=9)}
+    first = Rollup.objects.order_by("team_id", "quarter_at").values_list("quarter_at", flat=True)[0]
+    days = {"last": today, "first": first, "tenth": today - timedelta(days=9)}
     words = {name: f"{day:%Y-%m-%d}" for name, day in days.items()} | {"key": str(ApiKey.objects.order_by("pk")[7].pk)}
     pages = {name: query for name, query in PAGES.items() if options.only in name}
-    found["teams"] = Team.objects.count()
     found["pages"] = {
         name: timed(client, f"/usage/?{query.format(**words)}", runs=options.runs) for name, query in pages.items()
     }
-    print(json.dumps(found, indent=2))
+    text = markdown(found, runs=options.runs)
+    print(text)
+    if options.write:
+        write_page(text, part="reports")
 
 
 if __name__ == "__main__":

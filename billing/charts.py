@@ -172,13 +172,13 @@ def _description(report: UsageReport) -> str:
 
 def _bars(report: UsageReport, amounts: dict[datetime, list[int]], slots: _Slots, *, top: int) -> list[Bars]:
     width = min(WIDEST_BAR, max(THINNEST_BAR, slots.width * BAR_SHARE))
+    w, unit = _number(width), PLOT_HEIGHT / top
     paths: dict[int, list[str]] = {}
     for place, bucket in enumerate(report.buckets):
-        below = 0
+        below, x = 0, _number(slots.middle(place) - width / 2)
         for number, amount in enumerate(amounts.get(bucket, ()), 1):
             if amount:
-                x, y = _number(slots.middle(place) - width / 2), _number(_height_of(below + amount, top))
-                w, h = _number(width), _number(PLOT_HEIGHT * amount / top)
+                y, h = _number(TOP + PLOT_HEIGHT - unit * (below + amount)), _number(unit * amount)
                 paths.setdefault(number, []).append(f"M{x} {y}h{w}v{h}h-{w}z")
                 below += amount
     return [Bars(number, "".join(parts)) for number, parts in sorted(paths.items())]
@@ -249,5 +249,5 @@ def _height_of(amount: int, top: int) -> float:
 
 
 def _number(value: float) -> str:
-    """SVG's own notation, whatever the page's language."""
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+    """SVG's own notation, whatever the page's language, to a hundredth of a unit or finer."""
+    return f"{value:.5g}"

@@ -45,6 +45,11 @@ def format_rate(rate: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def format_rate_of(rates: Mapping[str, Decimal], meter: str) -> str:
+    """A meter's rate among a model's; a dash where it has none."""
+    return format_rate(rates[meter]) if meter in rates else "–"
+
+
 class Stretch(NamedTuple):
     """One model's prices (meter → picopoints a unit) from `begins_at` (included) to `ends_at` (not)."""
 
@@ -76,6 +81,11 @@ class RateCard:
         """Meter → rate as it was entered: points per million units, per page for pages."""
         history, index = self._find(model, at)
         return history.rates[index] if history else {}
+
+    def since(self, model: str, at: datetime) -> datetime | None:
+        """When the rates of that moment came into force."""
+        history, index = self._find(model, at)
+        return history.moments[index] if history else None
 
     def changes(self, model: str) -> Sequence[tuple[datetime, Mapping[str, Decimal]]]:
         """Each moment at which a rate of the model changes, the latest first, and the rates from then on."""

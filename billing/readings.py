@@ -116,7 +116,8 @@ class Reading:
         parts = cut(self.start, self.end, interval=self.interval, zone=self.zone, time="began_at")
         numbered = f"SELECT {parts.expression} AS number, parts.* FROM ({rows}) parts"  # noqa: S608 -- the models' own names
         found = self._summed(["number", *self._columns], numbered, [*parts.parameters, *parameters])
-        return {(parts.bucket(int(number)), tuple(group)): sums for (number, *group), sums in found.items()}
+        starts = {number: parts.bucket(int(number)) for number in {number for number, *_ in found}}
+        return {(starts[number], tuple(group)): sums for (number, *group), sums in found.items()}
 
     def groups(self, known: Summed | None = None) -> dict[GroupKey, Sums]:
         return {group: sums for (_, group), sums in replace(self, interval=None).cells(known).items()}

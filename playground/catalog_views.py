@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 
 from django.conf import settings as site
@@ -16,7 +17,7 @@ from django.views.decorators.http import require_GET
 
 from accounts.access import public
 from billing.models import Meter, Source
-from billing.rates import RateCard
+from billing.rates import RateCard, format_rate
 from gateway.caller import Caller
 from gateway.catalog import Endpoint, ImageTokens, Model, ReasoningTokens, SystemPlacement
 from gateway.runtime import runtime
@@ -50,14 +51,23 @@ REASONING_LABELS = {
     ReasoningTokens.ABSENT: _("Not reported apart; inside completion_tokens all the same"),
     ReasoningTokens.UNVERIFIED: _("Not verified"),
 }
+MODALITY_LABELS = {
+    "text": _("text"),
+    "image": _("images"),
+    "video": _("videos"),
+    "file": _("PDF"),
+    "audio": _("audio"),
+    "probabilities": _("probabilities"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A model with what it costs now, in the reader's language."""
+    """A model with what it costs now, and since when, in the reader's language."""
 
     model: Model
     rates: Mapping[str, Decimal]
+    since: datetime | None
     available: bool
 
     @property
@@ -75,7 +85,21 @@ class Card:
     @property
     def priced_rates(self) -> list[tuple[str, str]]:
         """Label and rate of each meter this model is charged by, in the order of the meters."""
-        return [(str(Meter(meter).label), _plain(self.rates[meter])) for meter in Meter.values if meter in self.rates]
+        return [
+            (str(Meter(meter).label), format_rate(self.rates[meter])) for meter in Meter.values if meter in self.rates
+        ]
+
+    @property
+    def inputs(self) -> list[str]:
+        return [str(MODALITY_LABELS.get(name, name)) for name in self.model.input_modalities]
+
+    @property
+    def inputs_beside_text(self) -> list[str]:
+        return [label for label, name in zip(self.inputs, self.model.input_modalities, strict=True) if name != "text"]
+
+    @property
+    def outputs(self) -> list[str]:
+        return [str(MODALITY_LABELS.get(name, name)) for name in self.model.output_modalities]
 
     @property
     def per(self) -> object:
@@ -104,13 +128,10 @@ class Card:
         return REASONING_LABELS[self.model.usage.reasoning_tokens]
 
     @property
-    def image_usage(self) -> object:
+    def image_usage(self) -> str:
+        """Where in `usage.prompt_tokens_details` images are counted; empty where nobody has verified it."""
         place = self.model.usage.image_tokens
-        return _("Not verified") if place is ImageTokens.UNVERIFIED else f"usage.prompt_tokens_details.{place.value}"
-
-
-def _plain(rate: Decimal) -> str:
-    return f"{rate:f}".rstrip("0").rstrip(".") if "." in f"{rate:f}" else f"{rate:f}"
+        return "" if place is ImageTokens.UNVERIFIED else place.value
 
 
 def _cards() -> list[Card]:
@@ -118,7 +139,10 @@ def _cards() -> list[Card]:
     usable = {model.id: model for model in runtime().models_for(ANYBODY)}
     models = {model.id: model for model in runtime().catalog.values()} | usable
     card, now = RateCard.load(), timezone.now()
-    cards = [Card(model, card.rates(model.id, now), model.id in usable) for model in models.values()]
+    cards = [
+        Card(model, card.rates(model.id, now), card.since(model.id, now), model.id in usable)
+        for model in models.values()
+    ]
     return sorted(cards, key=lambda card: not card.available)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from billing.models import Meter
-from billing.rates import RateCard
+from billing.rates import RateCard, format_rate_of
 from gateway.catalog import Model
 from gateway.errors import (
     CallError,
@@ -82,6 +82,16 @@ def limit_rows() -> list[LimitRow]:
             "token_concurrency_rate_limit_exceeded",
         ),
         LimitRow(_("Requests in flight per model"), "", "model_concurrency_rate_limit_exceeded"),
+        LimitRow(
+            _("Requests in flight per web process"),
+            _set(settings.RATE_LIMIT_PROCESS_CONCURRENCY),
+            "process_concurrency_rate_limit_exceeded",
+        ),
+        LimitRow(
+            _("Requests in flight on the whole site"),
+            _set(settings.RATE_LIMIT_SITE_CONCURRENCY),
+            "global_concurrency_rate_limit_exceeded",
+        ),
         LimitRow(_("Points of the team in a period"), _set(settings.TEAM_POINTS_LIMIT), "insufficient_quota"),
     ]
 
@@ -103,11 +113,4 @@ def rate_rows(models: Sequence[Model]) -> list[RateRow]:
     """Of each model with a rate, what each meter costs now; a dash where it has none."""
     card, now = RateCard.load(), timezone.now()
     found = [(model.id, card.rates(model.id, now)) for model in models]
-    return [RateRow(model, [_plain(rates, meter) for meter in Meter.values]) for model, rates in found if rates]
-
-
-def _plain(rates: Mapping[str, Decimal], meter: str) -> str:
-    if meter not in rates:
-        return "–"
-    text = f"{rates[meter]:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return [RateRow(model, [format_rate_of(rates, meter) for meter in Meter.values]) for model, rates in found if rates]

@@ -12,7 +12,7 @@ from django.utils.formats import number_format
 from billing.models import Meter, Rate
 from billing.pricing import format_points
 from billing.quota_notices import cached_status, known_status
-from billing.rates import RateCard, format_rate
+from billing.rates import RateCard, format_rate_of
 
 register = template.Library()
 
@@ -38,7 +38,7 @@ def rate_history(model: str) -> dict[str, Any]:
     return {
         "meters": meters,
         "changes": [
-            (moment, [format_rate(rates[meter]) if meter in rates else "–" for meter in meters])
+            (moment, [format_rate_of(rates, meter) for meter in meters])
             for moment, rates in changes
             if len(changes) > 1
         ],

@@ -5,15 +5,13 @@ Numbers are rounded here: Django's formatting cuts what is behind the last decim
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from decimal import Decimal
-
 from django import template
 from django.utils.formats import number_format
 from django.utils.translation import gettext
 
 from billing.models import Meter
 from billing.pricing import PPT_PER_POINT
+from billing.rates import format_rate_of
 
 register = template.Library()
 MINUTE = 60
@@ -79,14 +77,4 @@ def meter_unit(meter: str) -> str:
     return gettext("points per million tokens")
 
 
-@register.filter
-def plain(rate: Decimal) -> str:
-    """As it was entered, without idle zeros."""
-    text = f"{rate:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-@register.filter
-def of_meter(rates: Mapping[str, Decimal], meter: str) -> str:
-    """A meter's rate among a model's, as it was entered; a dash where it has none."""
-    return plain(rates[meter]) if meter in rates else "–"
+register.filter("of_meter", format_rate_of)

@@ -7,39 +7,14 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.browser.accounts_site import Furnished, furnish
 from tests.browser.conftest import Open
-from tests.browser.keyboard import PATIENCE_MS, Keyboard, expect_accessible
+from tests.browser.keyboard import PATIENCE_MS, Keyboard, complaints, expect_accessible, is_too_wide, walk
 from tests.installation import Installation
 
 APPEARANCES = [(360, "dark", "zh-hans"), (1440, "light", "en")]
-
-# Numbers what Tab must reach: of a group of radio buttons the one that is chosen, or the first.
-NUMBER_STOPS = """() => {
-  const all = [...document.querySelectorAll(
-    "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']")];
-  const stops = all.filter((element) => {
-    if (element.disabled || element.tabIndex < 0) return false;
-    if (!element.checkVisibility({ visibilityProperty: true })) return false;
-    if (element.type !== "radio") return true;
-    const group = all.filter((other) => other.type === "radio" && other.name === element.name);
-    return element === (group.find((other) => other.checked) ?? group[0]);
-  });
-  stops.forEach((element, number) => { element.dataset.stop = number; });
-  return stops.map((element) => element.outerHTML.slice(0, 120));
-}"""
-MORE_STOPS = 20
-# What has the focus now, and whether one sees it.
-FOCUSED = """() => {
-  const element = document.activeElement;
-  if (!element || element === document.body) return null;
-  const style = getComputedStyle(element);
-  const seen = (style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0) || style.boxShadow !== "none";
-  return [element.dataset.stop ?? "", seen];
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +43,6 @@ def visit(page: Page, furnished: Furnished) -> Iterator[str]:
             yield path
 
 
-def is_too_wide(page: Page) -> bool:
-    return bool(page.evaluate("document.documentElement.scrollWidth > innerWidth"))
-
-
 # Pages that say that something failed are no success.
 FAILED = ["401 (Unauthorized)", "410 (Gone)"]
 
@@ -84,9 +55,7 @@ def test_axe_finds_nothing_on_any_page(
     page.set_default_timeout(PATIENCE_MS)
     found: dict[str, list[str]] = {}
     for path in visit(page, furnished):
-        violations = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
-        wrong = [f"{one['id']}: {[node['target'] for node in one['nodes'][:3]]}" for one in violations]
-        found[path] = found.get(path, []) + wrong + (["too wide"] if is_too_wide(page) else [])
+        found[path] = found.get(path, []) + complaints(page)
     assert {path: wrong for path, wrong in found.items() if wrong} == {}
 
 
@@ -107,31 +76,6 @@ def test_tab_reaches_everything_in_order_and_one_sees_where_it_is(open_page: Ope
     page.set_viewport_size({"width": 1440, "height": 900})
     found |= {f"{path} in a wide window": walk(page, path) for path in ("/keys/", "/team/", "/accounts/profile/")}
     assert {path: wrong for path, wrong in found.items() if wrong} == {}
-
-
-def walk(page: Page, path: str) -> list[str]:
-    """What is wrong with going through the page by Tab alone."""
-    page.goto(path)
-    assert urlsplit(page.url).path == path
-    stops: list[str] = page.evaluate(NUMBER_STOPS)
-    # A page may put the focus into its first field: the walk begins before everything.
-    page.evaluate("document.activeElement.blur(); document.body.tabIndex = -1; document.body.focus()")
-    reached: list[str] = []
-    unseen: list[str] = []
-    wanted = [str(number) for number in range(len(stops))]
-    # A field of a date has several stops of its own.
-    for _ in range(len(stops) + MORE_STOPS):
-        page.keyboard.press("Tab")
-        number, seen = page.evaluate(FOCUSED) or ("", True)
-        if number not in reached[-1:]:
-            reached.append(number)
-        if not seen:
-            unseen.append(number)
-        if reached[-1] == wanted[-1]:
-            break
-    missed = [f"not reached: {stops[int(number)]}" for number in wanted if number not in reached]
-    order = [] if reached == wanted or missed else [f"order: {reached}"]
-    return missed + order + [f"not seen: {stops[int(number)]}" for number in unseen if number]
 
 
 def test_a_key_is_made_rotated_and_revoked_without_a_mouse(open_page: Open, furnished: Furnished) -> None:
