@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from playground.code_examples import Example
-from playground.code_python import KEY_VARIABLE
 from playground.docs_examples import docs_examples
+from tests.end_to_end.example_run import run_example
 from tests.installation import Installation, WebProcess
 
 # What a run has to print, by the example's name; the demo backend answers.
@@ -34,30 +29,13 @@ MODELS = {"model": "DeepSeek-V4-Flash", "thinker": "DeepSeek-V4-Flash", "strict"
 NAMES = [(name, example.id) for name, examples in docs_examples(site="", **MODELS).items() for example in examples]
 
 
-def run(example: Example, folder: Path, secret: str) -> str:
-    commands = {
-        "bash": ["bash", "-euc", example.source.replace("curl ", "curl --silent --show-error --fail-with-body ", 1)],
-        "python": [sys.executable, "-c", example.source],
-        "javascript": ["node", "--input-type=module", "--eval", example.source],
-    }
-    command = commands[example.language]
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"{command[0]} is not installed")
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), KEY_VARIABLE: secret, "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.mark.parametrize(("name", "id"), NAMES)
 def test_an_example_runs_as_it_stands(
     name: str, id: str, tmp_path: Path, demo_web: WebProcess, demo_installation: Installation
 ) -> None:
     examples = docs_examples(site=demo_web.url, **MODELS)[name]
     (example,) = [one for one in examples if one.id == id]
-    printed = run(example, tmp_path, demo_installation.secret)
+    printed = run_example(example, tmp_path, demo_installation.secret)
     shown = PRINTED[name] if example.language == "bash" or name not in {"me", "usage"} else ""
     assert shown.lower() in printed.lower()
     assert printed.strip()

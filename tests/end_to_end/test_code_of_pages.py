@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from playground.code_examples import Example
-from playground.code_python import KEY_VARIABLE, picture_mark
+from playground.code_python import picture_mark
 from playground.endpoint_examples import decision_examples, document_examples, speech_examples
 from tests.documents import pdf, png
+from tests.end_to_end.example_run import run_example
 from tests.installation import Installation, WebProcess
 
 # As unpleasant as a file's name may be.
@@ -35,23 +31,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(example: Example, folder: Path, secret: str) -> str:
-    commands = {
-        "curl": ["bash", "-euc", example.source.replace("curl ", "curl --silent --show-error --fail-with-body ", 1)],
-        "python": [sys.executable, "-c", example.source],
-        "javascript": ["node", "--input-type=module", "--eval", example.source],
-    }
-    command = commands[example.id]
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"{command[0]} is not installed")
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), KEY_VARIABLE: secret, "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 LANGUAGES = ["curl", "python", "javascript"]
 
 
@@ -59,7 +38,7 @@ LANGUAGES = ["curl", "python", "javascript"]
 def test_a_document(language: str, folder: Path, demo_web: WebProcess, demo_installation: Installation) -> None:
     examples = document_examples(model="MinerU2.5-Pro", name=NAME, site_url=demo_web.url)
     (example,) = [example for example in examples if example.id == language]
-    assert "Income rose." in run(example, folder, demo_installation.secret)
+    assert "Income rose." in run_example(example, folder, demo_installation.secret)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -77,14 +56,14 @@ def test_a_text(
         if not packages.exists():
             pytest.skip("the openai client of Node is not installed")
         (folder / "node_modules").symlink_to(packages)
-    run(example, folder, demo_installation.secret)
+    run_example(example, folder, demo_installation.secret)
     assert (folder / "speech.wav").read_bytes().startswith(b"RIFF")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_decision(language: str, folder: Path, demo_web: WebProcess, demo_installation: Installation) -> None:
     (example,) = [one for one in decision_examples(body=DECISION, site_url=demo_web.url) if one.id == language]
-    assert "probabilities" in run(example, folder, demo_installation.secret) or language == "python"
+    assert "probabilities" in run_example(example, folder, demo_installation.secret) or language == "python"
 
 
 def test_a_voice_is_named_where_there_is_one() -> None:
