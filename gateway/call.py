@@ -107,6 +107,11 @@ class Call:
         except JournalFull:
             raise UpstreamSaturated("The gateway cannot record usage at the moment.", retry_after_seconds=5) from None
 
+    def turned_out(self, *, model: str) -> None:
+        """What is passed on unread says its model, and whether it is a stream, after the start line was written."""
+        self.model = model
+        self.__dict__.pop("_identity", None)
+
     def finish(self, outcome: Outcome) -> None:
         """Write the usage record, once; later calls change nothing."""
         if self.finished:

@@ -217,7 +217,7 @@ class Passage:
         if call.finished:
             return
         call.status = call.status or (500 if outcome is Outcome.INTERRUPTED else CLIENT_GONE_STATUS)
-        call.model = meter.model or self.asked_for or self.target.slug
+        call.turned_out(model=meter.model or self.asked_for or self.target.slug)
         call.usage = meter.usage
         call.output_chunks = meter.events if call.stream else 0
         call.finish(outcome)
