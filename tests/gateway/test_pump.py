@@ -110,7 +110,7 @@ def test_a_stream_that_is_cut_is_recorded_and_told(upstream: FakeUpstream) -> No
 
 def test_an_event_beyond_the_limit_is_an_error(upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse.EventSplitter.__init__, "__kwdefaults__", {"max_event_bytes": 1000})
-    upstream.then(replies.stream(event(chunk("x" * 2000))[:-2]))
+    upstream.then(replies.stream(event(chunk("x" * 2000))[:-2], done=False))
 
     async def scenario() -> None:
         async with bench(upstream) as made:
