@@ -10,7 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.db.models import Sum
+from django.db.models import Q, Sum
 from django.test import Client
 
 from accounts.models import ApiKey, Team, User
@@ -111,6 +111,29 @@ def test_a_search_that_runs_out_of_time_says_from_where_to_go_on(
     page = log_page(team.pk, wanted=wanted)
     assert page.is_cut
     assert every_page(team.pk, wanted, size=50) == [one for one in requests if one.model == "Qwen3.8-27B"]
+
+
+def test_neighbouring_quarters_are_one_stretch_and_a_mark_alone_asks_for_one() -> None:
+    first, second, fourth = (START + minutes * timedelta(minutes=15) for minutes in (0, 1, 3))
+    end = fourth + timedelta(minutes=15)
+    quarters = [fourth, second, first]
+    of_key = LogFilter(columns={GroupBy.KEY: 1})
+    assert request_log._within(of_key, quarters) == Q(started_at__gte=fourth, started_at__lt=end) | Q(
+        started_at__gte=first, started_at__lt=second + timedelta(minutes=15)
+    )
+    estimated = LogFilter(status=Status.ESTIMATED)
+    assert request_log._within(estimated, quarters) == Q(started_at__gte=first, started_at__lt=end)
+    # Sums tell where failures are.
+    assert request_log._within(LogFilter(status=Status.ERROR), quarters) == request_log._within(of_key, quarters)
+
+
+@pytest.mark.django_db
+def test_the_log_tells_pages_and_characters_where_there_are_no_tokens(browser: Client, team: Team) -> None:
+    make_record(team_id=team.pk, endpoint="ocr", pages=3, prompt_tokens=0)
+    make_record(team_id=team.pk, endpoint="speech", characters=1_234, prompt_tokens=0)
+    page = browser.get("/usage/requests/").text
+    assert "3 pages" in page
+    assert "1,234 characters" in page
 
 
 @pytest.mark.django_db

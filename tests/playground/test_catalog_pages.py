@@ -40,7 +40,11 @@ def test_every_model_of_the_catalog_has_a_page(serve: Serve, rates: None) -> Non
 
 def test_a_page_shows_tiers_rules_and_rates(serve: Serve, rates: None) -> None:
     async def scenario(running: Runtime) -> None:
-        shown = facts((await AsyncClient().get("/models/Qwen3.8-27B")).content.decode())
+        html = (await AsyncClient().get("/models/Qwen3.8-27B")).content.decode()
+        shown = facts(html)
+        assert "in force since 2026-10-19 00:00 UTC" in html
+        assert (shown["Input"], shown["Output"], shown["Tokenizer"]) == ("text, images", "text", "GPT")
+        assert shown["usage.reasoning_tokens"] == "Not reported at the top level"
         assert shown["Context"] == "262,144 tokens"
         assert shown["Effort"] == "low medium xhigh default"
         assert shown["System message"] == "At most one, and it must come first"
@@ -50,6 +54,16 @@ def test_a_page_shows_tiers_rules_and_rates(serve: Serve, rates: None) -> None:
             "0.0007",
             "0.07",
         )
+
+    serve(scenario)
+
+
+def test_what_a_model_takes_is_said_in_the_readers_language(serve: Serve, rates: None) -> None:
+    async def scenario(running: Runtime) -> None:
+        client, chinese = AsyncClient(), {"accept-language": "zh-hans"}
+        decider = facts((await client.get("/models/Clef", headers=chinese)).content.decode())
+        assert (decider["输入"], decider["输出"], decider["图片上限"]) == ("文本, 图片", "概率", "4")
+        assert "PDF, 图片" in (await client.get("/models/", headers=chinese)).content.decode()
 
     serve(scenario)
 

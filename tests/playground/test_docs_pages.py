@@ -64,6 +64,7 @@ def test_tables_are_those_the_gateway_goes_by(serve: Serve, rates: None, setting
         limits = re.sub(r"<[^>]+>", " ", await read("/docs/limits/"))
         assert re.search(r"Requests a minute per key\s+77\s+token_rate_limit_exceeded", limits)
         assert re.search(r"Requests a minute per team\s+not set\s+rate_limit_exceeded", limits)
+        assert re.search(r"on the whole site\s+not set\s+global_concurrency_rate_limit_exceeded", limits)
         billing = re.sub(r"<[^>]+>", " ", await read("/docs/billing/"))
         assert re.search(r"Qwen3\.8-27B\s+0\.035\s+0\.0007\s+0\.07\s+–\s+–", billing)
         errors = re.sub(r"<[^>]+>", " ", await read("/docs/errors/"))
