@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from itertools import pairwise
 
 import pytest
 
@@ -73,6 +74,36 @@ def test_nothing_more_is_taken_from_the_upstream_than_the_client_takes(upstream:
             assert client.got == b"".join([*events, event(chunk(finish_reason="stop"))])
 
     run(scenario)
+
+
+def test_a_fast_stream_leaves_the_others_their_turn(upstream: FakeUpstream) -> None:
+    events = [event(chunk("x" * 32_768)) for _ in range(600)]
+    upstream.then(replies.stream(*events, event(chunk(finish_reason="stop"))))
+    taken: list[int] = []
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        async with bench(upstream) as made:
+            client = Client()
+            waited = client.slow = loop.create_future()
+
+            def look_at_each_turn() -> None:
+                taken.append(len(client.got))
+                loop.call_soon(look_at_each_turn)
+
+            async with made.answer() as answer:
+                pumping = asyncio.create_task(answer.pump(client.write))
+                await until(lambda: client.got)
+                (connection,) = made.transport.open_connections
+                # What the sockets hold waits to be read at once.
+                await until(lambda: connection._paused)
+                client.slow = None
+                look_at_each_turn()
+                waited.set_result(None)
+                await pumping
+
+    run(scenario)
+    assert max(after - before for before, after in pairwise(taken)) <= 4 * HIGH_WATER_BYTES
 
 
 def test_a_client_that_fails_ends_the_call_with_its_failure(upstream: FakeUpstream) -> None:
