@@ -39,8 +39,8 @@ FAULT_EVERY_SECONDS = 60.0
 # Streams whose clients left are read on for 30 s, and those that ended by themselves are over long before.
 QUIET_SECONDS = 45.0
 GROWTH, MARGIN_BYTES = 1.1, 8_000_000
-# A file or two more is the log of a day or a look at /proc, not a leak of one each call.
-MARGIN_FILES = 10
+# Pools that fill with the first calls and stay: ten connections to PostgreSQL, those to Redis. A leak has one a call.
+MARGIN_FILES = 40
 WATCHED = ("web-1", "worker-1", "beat")
 
 
