@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,11 +26,12 @@ from playground.request import PersonRequest
 from playground.starters import example_tools
 from playground.transcript import shown
 
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 CONVERSATIONS_A_PAGE = 30
 FOUND_AT_MOST = 50
 PINNED_AT_MOST = 50
 # What is read first is there at once; what stands above it comes when one scrolls up to it.
-TURNS_AT_FIRST = 8
+TURNS_AT_FIRST = 6
 TURNS_A_PAGE = 20
 
 
@@ -108,10 +110,21 @@ def news(conversation: Conversation, *, mark: str, first: int, last: int) -> New
 def list_context(
     request: PersonRequest, *, current: Conversation | None = None, after: str = "", query: str = ""
 ) -> dict[str, Any]:
-    """A page of one's conversations, the pinned ones before the first; or those that hold the words of `query`."""
+    """A page of one's conversations, the pinned ones before the first; or those that hold the words of `query`.
+
+    The one whose page this is, or from whose page it is asked for, is marked.
+    """
+    context = _list_page(request, after=after, query=query)
+    asked_from = UUID.search(request.htmx.current_url or "")
+    marked = str(current.pk) if current else asked_from and asked_from[0]
+    for row in (*context["pinned"], *context["conversations"]):
+        row.is_current = str(row.pk) == marked
+    return context | {"current": current}
+
+
+def _list_page(request: PersonRequest, *, after: str, query: str) -> dict[str, Any]:
     rows = Conversation.objects.of(request.user, request.team).defer("settings")
     context: dict[str, Any] = {
-        "current": current,
         "query": query,
         "more": "",
         "pinned": [],

@@ -73,8 +73,7 @@ def conversations(request: PersonRequest) -> HttpResponse:
     if not request.htmx:
         return redirect("playground:chat")
     context = list_context(request, after=request.GET.get("after", ""), query=request.GET.get("q", ""))
-    current = request.GET.get("current", "")
-    return render(request, "playground/list.html#rows", context | {"current_id": current})
+    return render(request, "playground/list.html#rows", context)
 
 
 @team_required

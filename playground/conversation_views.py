@@ -89,7 +89,5 @@ def _changed(request: PersonRequest, conversation: Conversation) -> HttpResponse
 
 
 def _list(request: PersonRequest) -> HttpResponse:
-    current = request.htmx.current_url or ""
     context = list_context(request, query=request.POST.get("q", ""))
-    context["current_id"] = next((str(row.pk) for row in context["conversations"] if str(row.pk) in current), "")
     return render(request, "playground/list.html#list", context | {"oob": True})

@@ -333,7 +333,7 @@ def test_earlier_turns_come_in_pages(serve: Serve, person: User, exchange: Excha
         client = await browser(person)
         url = reverse("playground:conversation", args=[conversation.pk])
         html = (await client.get(url, headers={"HX-Request": ""})).content.decode()
-        assert html.count('class="turn-bubble"') == 8
+        assert html.count('class="turn-bubble"') == 6
         earlier = re.search(r'hx-get="([^"]+\?before=\d+)"', html)
         assert earlier is not None
         part = (await client.get(earlier[1])).content.decode()

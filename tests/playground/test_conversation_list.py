@@ -48,6 +48,16 @@ def test_conversations_stand_under_their_days(
     assert listed(browser) == ["<Today>", "a", "<Yesterday>", "b", "<Last 7 days>", "c", "<Earlier>", "d", "e"]
 
 
+def test_the_one_whose_page_asks_is_marked_pinned_or_not(browser: Client, person: User, team: Team) -> None:
+    asked_from = conversation(person, team, "asked from")
+    conversation(person, team, "other")
+    headers = {"HX-Request": "true", "HX-Current-URL": f"http://testserver/playground/c/{asked_from.pk}/"}
+    for pinned_at in (None, timezone.now()):
+        Conversation.objects.filter(pk=asked_from.pk).update(pinned_at=pinned_at)
+        html = browser.get(reverse(LIST), headers=headers).content.decode()
+        assert re.findall(r'aria-current="page" title="([^"]+)"', html) == ["asked from"]
+
+
 def test_pinned_ones_come_first_and_once(browser: Client, person: User, team: Team) -> None:
     old = conversation(person, team, "old", updated_at=timezone.now() - timedelta(days=90))
     conversation(person, team, "new")
