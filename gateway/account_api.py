@@ -28,7 +28,6 @@ from billing.pricing import format_points
 from billing.quota import Period, period_at, rolling_start, used_ppt
 from billing.reports import UsageQuery, totals_by_model, usage_totals
 from billing.request_log import amounts_of, records_of
-from gateway.admission import Ask
 from gateway.caller import Caller
 from gateway.errors import Forbidden, InvalidRequest
 from gateway.http import JSON, Headers, read_body, send_answer
@@ -61,13 +60,12 @@ async def _caller(request: Request) -> Caller:
     """Counts as a request of the key; what a key is limited to names models' endpoints, never these."""
     caller = await request.caller()
     allowance = replace(caller.allowance, endpoints=frozenset())
-    ask = Ask(endpoint="account", address=request.address)
-    await request.runtime.admission.admit(replace(caller, allowance=allowance), ask)
+    await request.count(replace(caller, allowance=allowance), endpoint="account")
     return caller
 
 
 async def _send_json(request: Request, document: Any) -> None:
-    headers = [JSON, NO_STORE, (b"x-request-id", request.request_id)]
+    headers = [JSON, NO_STORE, (b"x-request-id", request.request_id), *request.limits]
     await send_answer(request.send, status=200, headers=headers, body=orjson.dumps(document))
 
 
@@ -273,7 +271,12 @@ async def usage(request: Request) -> None:
     query, unrated = await _in_thread(lambda: _query(caller, parameters))
     is_csv = parameters.get("format", "json") == "csv"
     parts = csv_parts(query) if is_csv else json_parts(query, unrated=unrated)
-    headers: Headers = [*(_CSV_FILE if is_csv else (JSON,)), NO_STORE, (b"x-request-id", request.request_id)]
+    headers: Headers = [
+        *(_CSV_FILE if is_csv else (JSON,)),
+        NO_STORE,
+        (b"x-request-id", request.request_id),
+        *request.limits,
+    ]
     await _stream(request, streamed(parts, in_thread=_in_thread), headers)
 
 

@@ -23,7 +23,7 @@ from gateway.caller import Caller
 from gateway.chat import answer_headers, chat_job, expected_of, serve_stream, serve_whole
 from gateway.credentials import NO_CREDENTIAL, authenticate_session, presented
 from gateway.errors import CallError, MethodNotAllowed, NotFound, Unauthorized
-from gateway.http import JSON, ClientGone, Receive, Scope, Send, read_body, send_answer, send_error
+from gateway.http import JSON, ClientGone, Headers, Receive, Scope, Send, read_body, send_answer, send_error
 from gateway.models_api import model_object, rates_now
 from gateway.relay import Answer, Job
 from gateway.runtime import Runtime, runtime
@@ -46,7 +46,8 @@ class Request:
     """One request to the gateway with what its handler needs."""
 
     __slots__ = (
-        "_request_id", "_send", "answer", "headers", "model", "path", "receive", "runtime", "scope", "status", "who"
+        "_request_id", "_send", "answer", "headers", "limits", "model", "path", "receive", "runtime", "scope", "status",
+        "who",
     )  # fmt: skip
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,6 +60,8 @@ class Request:
         self.who: Caller | None = None
         self.answer: Answer | None = None
         self.model = ""
+        # What an answer that used no model says is left of the caller's limits.
+        self.limits: Headers = []
         self.runtime: Runtime = runtime()
         # Behind MODELS_PREFIXES; empty elsewhere.
         self.path = scope["path"].partition("/v1/")[2] if scope["path"].startswith(MODELS_PREFIXES) else ""
@@ -113,8 +116,13 @@ class Request:
     async def counted_caller(self) -> Caller:
         """The caller of what uses no model and still counts as a request."""
         caller = await self.caller()
-        await self.runtime.admission.admit(caller, Ask(endpoint="models", address=self.address))
+        await self.count(caller, endpoint="models")
         return caller
+
+    async def count(self, caller: Caller, *, endpoint: str) -> None:
+        """Raises Forbidden, RateLimited."""
+        ticket = await self.runtime.admission.admit(caller, Ask(endpoint=endpoint, address=self.address))
+        self.limits = ticket.headers()
 
     @property
     def address(self) -> str:
@@ -175,7 +183,7 @@ def _description() -> bytes:
 
 
 async def _send_json(request: Request, document: Any) -> None:
-    headers = [JSON, (b"x-request-id", request.request_id)]
+    headers = [JSON, (b"x-request-id", request.request_id), *request.limits]
     await send_answer(request.send, status=200, headers=headers, body=orjson.dumps(document))
 
 

@@ -7,7 +7,7 @@ CallError                 status, type, code, param, Retry-After: its whole answ
 ├── RateLimited           429 with Retry-After: a limit's code
 ├── NotFound              404
 ├── MethodNotAllowed      405 with Allow
-├── UpstreamUnavailable   502: no connection, a broken answer
+├── UpstreamUnavailable   502 with Retry-After: no connection, a broken answer
 ├── UpstreamSaturated     503 with Retry-After: nobody can take the request now
 ├── UpstreamTimeout       504
 └── UpstreamRefusal       the backend's own status and body, passed on untouched
@@ -30,6 +30,7 @@ class CallError(Exception):
     type: ClassVar[str] = "api_error"
     anthropic_type: ClassVar[str] = "api_error"
     default_code: ClassVar[str | None] = None
+    default_retry_after_seconds: ClassVar[int | None] = None
 
     def __init__(
         self,
@@ -47,6 +48,8 @@ class CallError(Exception):
         self.param = param
         self.status = status or self.status
         self.headers = headers
+        if retry_after_seconds is None:
+            retry_after_seconds = self.default_retry_after_seconds
         if retry_after_seconds is not None:
             self.headers += ((b"retry-after", str(retry_after_seconds).encode()),)
 
@@ -106,12 +109,14 @@ class MethodNotAllowed(CallError):
 class UpstreamUnavailable(CallError):
     status = 502
     default_code = "upstream_unavailable"
+    default_retry_after_seconds = 1
 
 
 class UpstreamSaturated(CallError):
     status = 503
     anthropic_type = "overloaded_error"
     default_code = "upstream_saturated"
+    default_retry_after_seconds = 1
 
 
 class UpstreamTimeout(CallError):

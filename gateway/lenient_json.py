@@ -34,6 +34,14 @@ def loads(data: bytes) -> Any:
         return orjson.loads(mended(data))
 
 
+def dumps(document: Any) -> bytes:
+    """Raises ValueError for what was nested too deeply to be written again: half of what can be read is."""
+    try:
+        return orjson.dumps(document)
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+
+
 def _finite_or_none(text: str) -> float | None:
     number = float(text)
     return number if math.isfinite(number) else None

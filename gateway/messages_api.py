@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from gateway.admission import Ask
+from gateway import lenient_json
+from gateway.admission import Ask, check_scope
 from gateway.anthropic import parse_messages_request
 from gateway.anthropic_answer import error_body, estimated_input_tokens, message_from
 from gateway.anthropic_stream import PING, MessageStream
@@ -46,10 +47,12 @@ async def count_tokens(request: Request) -> None:
     caller = await request.caller()
     document = parse_json_object(await read_body(request.headers, request.receive))
     messages = parse_messages_request(document, counting=True)
-    request.runtime.parse_chat(messages.chat, caller=caller, portable=request.wants_portable())
-    await request.runtime.admission.admit(caller, Ask(endpoint=CALLED, address=request.address))
+    chat = request.runtime.parse_chat(messages.chat, caller=caller, portable=request.wants_portable())
+    check_scope(caller.allowance, Ask(endpoint=CALLED, model=chat.model, address=request.address))
+    await request.count(caller, endpoint=CALLED)
     body = orjson.dumps({"input_tokens": estimated_input_tokens(messages.chat)})
-    await send_answer(request.send, status=200, headers=[JSON, *_ids(request.request_id)], body=body)
+    headers = [JSON, *_ids(request.request_id), *request.limits]
+    await send_answer(request.send, status=200, headers=headers, body=body)
 
 
 async def send_error(send: Send, error: CallError, *, request_id: bytes) -> None:
@@ -68,10 +71,9 @@ async def _serve_whole(answer: Answer, headers: Headers, send: Send) -> None:
     async with answer:
         try:
             completion = orjson.loads(rewrite_completion(call, await answer.read()))
-            message = message_from(completion, request_id=call.request_id, model=call.model)
+            body = lenient_json.dumps(message_from(completion, request_id=call.request_id, model=call.model))
         except ValueError:
             raise UpstreamUnavailable("The model server's answer was no chat completion.") from None
-        body = orjson.dumps(message)
         answer.complete(bytes_out=len(body))
     await send_answer(send, status=200, headers=[JSON, *headers], body=body)
 

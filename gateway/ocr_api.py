@@ -148,10 +148,9 @@ async def read(answer: Answer, ocr: OcrRequest, pdfs: Pdfs) -> Json:
     if ocr.document.is_remote:
         await _fetch(answer.call, ocr, pdfs)
     async with answer:
-        document = _object(await answer.read(), ocr)
-        document["model"] = ocr.model
+        document, bytes_out = _object(await answer.read(), ocr)
         _meter(answer.call, document)
-        answer.complete(bytes_out=len(orjson.dumps(document)))
+        answer.complete(bytes_out=bytes_out)
     return document
 
 
@@ -176,16 +175,16 @@ def _recorded(call: Call) -> Iterator[None]:
         raise
 
 
-def _object(body: bytes, ocr: OcrRequest) -> Json:
+def _object(body: bytes, ocr: OcrRequest) -> tuple[Json, int]:
+    """The answer under the model's public name, and how many bytes it comes to."""
     try:
         document = lenient_json.loads(body)
         if isinstance(document, dict) and "results" in document:
             document = mineru.ocr_answer(document, ocr)
-    except ValueError:
-        document = None
-    if not isinstance(document, dict):
-        raise UpstreamUnavailable("The model server's answer was not a JSON object of pages.")
-    return document
+        document["model"] = ocr.model
+        return document, len(lenient_json.dumps(document))
+    except (ValueError, TypeError):
+        raise UpstreamUnavailable("The model server's answer was not a JSON object of pages.") from None
 
 
 def _meter(call: Call, document: Json) -> None:

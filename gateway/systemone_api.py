@@ -73,6 +73,7 @@ async def decide(answer: Answer, asked: SystemoneRequest) -> Json:
         try:
             document: Json = lenient_json.loads(await answer.read())
             document["model"] = asked.model
+            bytes_out = len(lenient_json.dumps(document))
         except (ValueError, TypeError):
             raise UpstreamUnavailable("The model server's answer was not a JSON object.") from None
         call = answer.call
@@ -80,5 +81,5 @@ async def decide(answer: Answer, asked: SystemoneRequest) -> Json:
         # Where usage says nothing, the input is guessed from the text, and the record says that it was.
         call.output_chunks = 1
         call.prompt_bytes = _prompt_bytes(asked)
-        answer.complete(bytes_out=len(orjson.dumps(document)))
+        answer.complete(bytes_out=bytes_out)
     return document

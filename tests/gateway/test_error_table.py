@@ -160,7 +160,7 @@ ROWS = [
     Row(packed, 415, INVALID, "unsupported_media_type", INVALID),
     Row(too_often, 429, "rate_limit_error", "token_rate_limit_exceeded", "rate_limit_error"),
     Row(a_bug, 500, "api_error", None, "api_error"),
-    Row(dead_server, 502, "api_error", "upstream_unavailable", "api_error"),
+    Row(dead_server, 502, "api_error", "upstream_unavailable", "api_error", {"retry-after": "1"}),
     Row(no_journal, 503, "api_error", "upstream_saturated", "overloaded_error", {"retry-after": "5"}),
     Row(silent_server, 504, "timeout_error", "timeout", "timeout_error"),
 ]
@@ -205,13 +205,22 @@ def test_a_question_that_cannot_be_asked_is_a_422(site: Site, path: str) -> None
     assert (error["type"], error["code"], error["param"]) == (INVALID, None, "questions.q.type")
 
 
+def test_tokens_are_counted_for_the_models_that_a_key_is_for(site: Site) -> None:
+    assert site.ask("messages/count_tokens", key="narrow").status_code == 403
+    # The only server of the other model is dead: nothing is asked of it.
+    counted = site.ask("messages/count_tokens", key="narrow", model=DEAD)
+    assert counted.json() == {"input_tokens": len(json.dumps(USER["content"])) // 4 + 4}
+
+
 def test_a_server_that_refuses_to_serve_is_passed_on_with_its_own_words(site: Site) -> None:
-    """502 and 503 of the only replica: its status, its body, its Retry-After."""
+    """502 and 503 of the only replica: its status, its body, its Retry-After or else ours."""
     body = {"error": {"message": "warming up", "type": "server", "code": "warm"}}
     for status in (502, 503):
         site.upstream.then(replies.answer(body, status=status, retry_after="9"))
         response = site.ask("chat/completions")
         assert (response.status_code, response.json(), response.headers["retry-after"]) == (status, body, "9")
+        site.upstream.then(replies.answer(body, status=status))
+        assert site.ask("chat/completions").headers["retry-after"] == "1"
 
 
 def test_the_paths_under_api_are_the_same_endpoints(site: Site) -> None:

@@ -86,6 +86,30 @@ def test_a_document_and_a_decision(gateway: GatewayProcess, upstream: FakeUpstre
     assert used(gateway.record(decided)) == (3, 0, 0, "ok")
 
 
+def test_what_is_nested_too_deeply_to_be_passed_on_is_a_502(gateway: GatewayProcess, upstream: FakeUpstream) -> None:
+    """It can be read and not be written again."""
+    deep = b"[" * 600 + b"]" * 600
+    arguments = json.dumps({"deep": "DEEP"}).replace('"DEEP"', deep.decode())
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    called = completion()
+    called["choices"][0]["message"] = {"role": "assistant", "content": None, "tool_calls": [call]}
+    upstream.then(
+        replies.answer(called), replies.answer(b'{"pages": %s}' % deep), replies.answer(b'{"answers": %s}' % deep)
+    )
+    post = gateway.http.post
+    document = {"type": "document_url", "document_url": data_url(pdf("One"), "application/pdf")}
+    question = {"type": "noul", "instructions": "Is it wet?"}
+    user = {"role": "user", "content": "x"}
+    for answer in (
+        post("/v1/messages", json={"model": MODEL, "max_tokens": 9, "messages": [user]}),
+        post("/v1/ocr", json={"model": "MinerU2.5-Pro", "document": document}),
+        post("/v1/systemone", json={"model": "d3", "state": "x", "questions": {"q": question}}),
+    ):
+        assert answer.status_code == 502
+        record = gateway.record(answer)
+        assert (record["status"], record["outcome"]) == (502, "error")
+
+
 def test_a_reader_in_this_process_gets_objects() -> None:
     odd = b'data: {"a": NaN}\n\ndata: {"a": "\\ud83d"}\n\ndata: {"a": "\xff"}\n\ndata: oops\n\ndata: {"a": 1}\n\n'
     assert Chunks().feed(odd) == [{"a": None}, {"a": "\ufffd"}, {"a": "\ufffd"}, {"a": 1}]

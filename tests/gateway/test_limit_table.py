@@ -4,6 +4,7 @@ one's own may pass again afterwards."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -28,7 +29,7 @@ from accounts.models import Team
 slow = Team.objects.create(name="Slow", time_zone="Asia/Shanghai", rpm_limit=1)
 team = Team.objects.create(name="Quick", time_zone="Asia/Shanghai")
 terms = {"one a minute": {"rpm_limit": 1}, "one at once": {"concurrency_limit": 1}, "poor": {"points_limit_ppt": 1},
-         "a": {}, "b": {}}
+         "a": {}, "b": {}, "counted": {"rpm_limit": 10}}
 make = lambda name, team, **terms: issue_key(team=team, created_by=None, name=name, terms=KeyTerms(**terms)).secret
 print(json.dumps({name: make(name, team, **own) for name, own in terms.items()} | {"slow team": make("s", slow)}))
 """
@@ -186,6 +187,24 @@ def test_a_slot_is_free_when_the_stream_has_ended(site: Site, provoke: Provoke) 
         assert ask(web, key, **fields).status_code == 429
     site.upstream.then(replies.answer(completion()))
     assert ask(web, key, **fields).status_code == 200
+
+
+def test_every_success_says_what_is_left_of_the_minute(site: Site) -> None:
+    """Also where no model is used, and nothing is said of points."""
+    headers = {"authorization": f"Bearer {site.keys['counted']}"}
+    body = {"model": MODEL, "messages": [USER]}
+    calls = [("GET", "/v1/models", None), ("GET", f"/v1/models/{MODEL}", None), ("GET", "/api/me", None),
+             ("GET", "/api/profile/model-usage", None), ("GET", "/api/usage?format=csv", None),
+             ("POST", "/v1/messages/count_tokens", body)]  # fmt: skip
+    for left, (method, path, sent) in zip(range(9, 0, -1), calls, strict=False):
+        own = headers | {"x-forwarded-for": f"192.0.2.{next(addresses)}"}
+        began = time.time()
+        answer = httpx.request(method, site.wide.url + path, json=sent, headers=own, timeout=30)
+        assert answer.status_code == 200, path
+        told = {name: value for name, value in answer.headers.items() if name.startswith("x-ratelimit")}
+        reset = int(told.pop("x-ratelimit-reset"))
+        assert told == {"x-ratelimit-limit-user-rpm": "10", "x-ratelimit-remaining-user-rpm": str(left)}, path
+        assert began < reset <= time.time() + 60
 
 
 def test_lists_of_models_take_no_slot_and_count_as_requests(site: Site) -> None:
