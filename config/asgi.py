@@ -15,6 +15,7 @@ from django.core.asgi import get_asgi_application
 django_application = get_asgi_application()
 
 from config import tracing
+from config.page_bodies import limited
 from gateway.app import PREFIXES
 from gateway.app import application as models_application
 from gateway.cors import with_cors
@@ -59,4 +60,4 @@ async def application(scope: Scope, receive: Receive, send: Send) -> Any:
     path = scope["path"]
     if path.startswith(PREFIXES) or path == "/v1":
         return await gateway_application(scope, receive, send)
-    return await django_application(scope, receive, cast(Any, send))
+    return await django_application(scope, limited(scope, receive), cast(Any, send))

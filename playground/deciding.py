@@ -29,8 +29,14 @@ NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 @dataclass(frozen=True, slots=True)
 class Picture:
+    """A video as well."""
+
     media_type: str
     data: bytes
+
+    @property
+    def is_video(self) -> bool:
+        return self.media_type.startswith("video/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +53,9 @@ class Wish:
 
     def body(self) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model, "state": self.state, "questions": self.questions}
-        if self.pictures:
-            body["images"] = [data_url(picture.media_type, picture.data) for picture in self.pictures]
+        for picture in self.pictures:
+            name = "videos" if picture.is_video else "images"
+            body.setdefault(name, []).append(data_url(picture.media_type, picture.data))
         return body
 
 

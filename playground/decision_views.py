@@ -21,10 +21,10 @@ from playground import deciding
 from playground.call_failure import CallFailed, problem_of
 from playground.code_python import picture_mark
 from playground.decision_answer import shown_answers
-from playground.decision_pictures import Unfit, pictures_in
+from playground.decision_pictures import Unfit, kinds_for, pictures_in
 from playground.decision_samples import SAMPLES, sample_of
 from playground.endpoint_examples import decision_examples
-from playground.history import Decision
+from playground.history import Decision, DecisionPicture
 from playground.history_list import history_of, own
 from playground.markdown import code_html
 from playground.offers import Offer, chosen_of, offers_of
@@ -84,8 +84,11 @@ def decisions_code(request: PersonRequest) -> HttpResponse:
     except Malformed:
         questions, state = SAMPLES[0].questions, SAMPLES[0].state
     body: dict[str, Any] = {"model": chosen.model.id if chosen else "d3", "state": state}
-    if request.POST.get("attached") or request.POST.getlist("picture"):
+    kinds = _kinds_attached(request)
+    if "image" in kinds:
         body["images"] = [picture_mark("image/png", "picture.png")]
+    if "video" in kinds:
+        body["videos"] = [picture_mark("video/mp4", "video.mp4")]
     examples = decision_examples(body=body | {"questions": questions}, site_url=site.SITE_URL)
     return render(request, "playground/code.html", {"examples": examples})
 
@@ -189,7 +192,22 @@ def delete_decision(request: PersonRequest, decision_id: uuid.UUID) -> HttpRespo
 
 def _form_context(request: PersonRequest, *, model: str) -> dict[str, Any]:
     offers: list[Offer] = offers_of(request, Endpoint.SYSTEMONE)
-    return {"offers": offers, "chosen": chosen_of(offers, model)}
+    models = [offer.model for offer in offers]
+    return {
+        "offers": offers,
+        "chosen": chosen_of(offers, model),
+        "kinds": ",".join(kinds_for(models)),
+        "limited": [model for model in models if model.max_images],
+        "video_models": ", ".join(model.id for model in models if "video" in model.input_modalities),
+    }
+
+
+def _kinds_attached(request: PersonRequest) -> set[str]:
+    """`image`, `video`: of the files chosen in the form, which are not sent along, and of those to be sent again."""
+    kept = [int(id) for id in request.POST.getlist("picture") if id.isdecimal()]
+    mine = DecisionPicture.objects.filter(pk__in=kept, decision__in=Decision.objects.of(request.user, request.team))
+    types = [*request.POST.get("attached", "").split(","), *mine.values_list("media_type", flat=True)]
+    return {media_type.partition("/")[0] for media_type in types}
 
 
 def _result(decision: Decision) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from playground.request import PersonRequest, caller_of
 from playground.sheet_text import sheet_html
 from playground.spending import spending_of
 
+LIMIT_MIB = MAX_DOCUMENT_BYTES // (1024 * 1024)
 SHEETS_A_PAGE = 20
 PICTURE_WIDTH = 1_100
 SAMPLE = Path(__file__).with_name("samples") / "tides.pdf"
@@ -53,7 +54,9 @@ def documents(request: PersonRequest) -> HttpResponse:
         "offers": offers,
         "chosen": chosen_of(offers, request.GET.get("model", "")),
         "kinds": ",".join(KINDS),
-        "limit_mib": MAX_DOCUMENT_BYTES // (1024 * 1024),
+        "limit_mib": LIMIT_MIB,
+        "limit_bytes": MAX_DOCUMENT_BYTES,
+        "too_large": _too_large(),
     }
     return render(request, "playground/documents.html", context | history_of(request, Document))
 
@@ -273,14 +276,17 @@ async def _upload(request: PersonRequest) -> verbs.Upload:
         if file is None or not file.size:
             raise NoFile(gettext("Choose a PDF or a picture first."))
         if file.size > MAX_DOCUMENT_BYTES:
-            size = MAX_DOCUMENT_BYTES // (1024 * 1024)
-            raise NoFile(gettext("A document may have at most %d MiB.") % size)
+            raise NoFile(_too_large())
         name, data, claimed = str(file.name), await sync_to_async(_bytes_of)(file), str(file.content_type)
     media_type = "application/pdf" if is_pdf(data) else media_type_of(data, claimed)
     if media_type not in KINDS or (media_type == "application/pdf" and not is_pdf(data)):
         raise NoFile(gettext("This is neither a PDF nor a PNG, JPEG, GIF or WebP picture."))
     pages = await examine(data, media_type=media_type, pdfs=runtime().pdfs)
     return verbs.Upload(name, media_type, data, pages)
+
+
+def _too_large() -> str:
+    return gettext("A document may have at most %d MiB.") % LIMIT_MIB
 
 
 def _bytes_of(file: UploadedFile[bytes]) -> bytes:

@@ -161,6 +161,8 @@ class Decision(Kept):
 
 
 class DecisionPicture(models.Model):
+    """A picture or a video that went with the state."""
+
     decision = models.ForeignKey(Decision, on_delete=models.CASCADE, related_name="pictures")
     media_type = models.CharField(max_length=100)
     data = models.BinaryField()
@@ -170,3 +172,7 @@ class DecisionPicture(models.Model):
 
     def __str__(self) -> str:
         return f"{self.decision_id} {self.media_type}"
+
+    @property
+    def is_video(self) -> bool:
+        return self.media_type.startswith("video/")

@@ -124,7 +124,8 @@ document.addEventListener("htmx:configRequest", (event) => {
 });
 document.addEventListener("htmx:responseError", (event) => {
   const { status } = event.detail.xhr;
-  toast(status === 403 ? texts.forbidden : status === 404 ? texts.notFound : texts.serverError.replace("{status}", status), { error: true });
+  const known = { 403: texts.forbidden, 404: texts.notFound, 413: texts.tooLarge };
+  toast(known[status] ?? texts.serverError.replace("{status}", status), { error: true });
 });
 for (const name of ["htmx:sendError", "htmx:timeout"]) {
   document.addEventListener(name, () => toast(texts.unreachable, { error: true }));

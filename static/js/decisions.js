@@ -1,4 +1,4 @@
-/** The decisions page: building questions, and pictures that go with the state. */
+/** The decisions page: building questions, and pictures and videos that go with the state. */
 import "./copy-code.js";
 import "./tabs.js";
 import { keepDraft, restoreDraft } from "./draft.js";
@@ -59,7 +59,7 @@ document.addEventListener("keydown", (event) => {
 // On a narrow window the answer stands below the form.
 document.addEventListener("htmx:afterSwap", (event) => event.target.id === "decided" && event.target.scrollIntoView({ block: "nearest" }));
 
-// -- the state and its pictures --------------------------------------------------------------------
+// -- the state, its pictures and videos --------------------------------------------------------------------
 
 if (form) {
   const state = document.getElementById("state");
@@ -69,10 +69,26 @@ if (form) {
   const images = document.getElementById("images");
   if (images) {
     const thumbs = document.getElementById("thumbs");
+    const videoOf = (file) => {
+      const video = document.createElement("video");
+      video.src = URL.createObjectURL(file);
+      video.controls = true;
+      video.preload = "metadata";
+      video.setAttribute("aria-label", file.name);
+      video.dataset.new = "";
+      return video;
+    };
     const show = () => {
-      document.getElementById("attached").value = images.files.length || "";
-      for (const old of thumbs.querySelectorAll("[data-new]")) old.remove();
+      document.getElementById("attached").value = [...images.files].map((file) => file.type).join(",");
+      for (const old of thumbs.querySelectorAll("[data-new]")) {
+        if (old.matches("video")) URL.revokeObjectURL(old.src);
+        old.remove();
+      }
       for (const file of images.files) {
+        if (file.type.startsWith("video/")) {
+          thumbs.append(videoOf(file));
+          continue;
+        }
         const reader = new FileReader();
         reader.addEventListener("load", () => {
           const picture = document.createElement("img");

@@ -25,7 +25,14 @@ if (form) {
     bar.hidden = false;
     bar.value = event.detail.loaded / event.detail.total;
   });
-  form.addEventListener("htmx:beforeRequest", () => document.getElementById("problem").replaceChildren());
+  form.addEventListener("htmx:beforeRequest", (event) => {
+    document.getElementById("problem").replaceChildren();
+    if (event.target !== form || event.detail.requestConfig.triggeringEvent?.submitter?.id === "sample") return;
+    // The server would say the same once all of it had been sent.
+    if ([...input.files].every((file) => file.size <= Number(input.dataset.limitBytes))) return;
+    event.preventDefault();
+    toast(input.dataset.tooLarge, { error: true });
+  });
   form.addEventListener("htmx:afterRequest", () => (bar.hidden = true));
 }
 

@@ -55,6 +55,7 @@ ANSWERS = {
     "urgency": {"type": "score", "score": 0.4, "confidence": 0.1, "legend": {"0": "later", "1": "now"},
                 "probabilities": {"0": 0.6, "1": 0.4}},
 }  # fmt: skip
+MP4, MOV, WEBM = b"\0\0\0\x18ftypmp42....", b"\0\0\0\x14ftypqt  ....", b"\x1aE\xdf\xa3...."
 DECIDED = {"model": "d3", "answers": ANSWERS, "usage": {"input_tokens": 40, "output_tokens": 3}}
 
 
@@ -127,6 +128,45 @@ def test_pictures_go_along_are_kept_and_can_be_sent_again(
     serve_told(scenario)
 
 
+def test_videos_go_beside_the_pictures_to_models_that_see_them(
+    serve_told: Serve, person: User, upstream: FakeUpstream
+) -> None:
+    upstream.then(replies.answer(DECIDED))
+
+    async def scenario(running: Runtime) -> None:
+        client = await htmx_client(person)
+        # Each is known by its first bytes, whatever it is called.
+        files = [SimpleUploadedFile("a", data) for data in (MP4, png(2, 2), WEBM, MOV)]
+        assert (await decide(client, images=files)).status_code == 200
+        sent = upstream.received[0].json()
+        assert sent["images"] == [data_url(png(2, 2), "image/png")]
+        types = ("video/mp4", "video/webm", "video/quicktime")
+        assert sent["videos"] == [data_url(*pair) for pair in zip((MP4, WEBM, MOV), types, strict=True)]
+        decision = await Decision.objects.aget()
+        again = (await client.get(address("decision", decision), headers={"HX-Request": ""})).content.decode()
+        assert (again.count("<video src="), again.count('name="picture"')) == (3, 4)
+        # The very request as code: what is chosen anew, and what is sent again.
+        code = reverse("playground:decisions_code")
+        video = await decision.pictures.filter(media_type="video/webm").aget()
+        for fields in ({"attached": "video/mp4"}, {"picture": video.pk}):
+            shown = html.unescape((await client.post(code, FORM | fields)).content.decode())
+            assert ("video.mp4" in shown, "picture.png" in shown) == (True, False)
+
+    serve_told(scenario)
+
+
+def test_a_model_that_sees_no_videos_says_so(serve: Serve, person: User) -> None:
+    async def scenario(running: Runtime) -> None:
+        client = await htmx_client(person)
+        page = (await client.get(reverse("playground:decisions"), headers={"HX-Request": ""})).content.decode()
+        assert ("up to 4 pictures for Clef" in page, "videos for d3, d3-flash" in page) == (True, True)
+        for model, status in (("Clef", 422), ("d3-flash", 200)):
+            answer = await decide(client, model=model, images=SimpleUploadedFile("a.mp4", MP4))
+            assert (answer.status_code, "Clef takes no videos." in answer.content.decode()) == (status, status == 422)
+
+    serve(scenario)
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
@@ -138,10 +178,14 @@ def test_pictures_go_along_are_kept_and_can_be_sent_again(
         ({"level-c": []}, "“urgency” needs at least one level."),
         ({"instructions-a": "", "false-a": ""}, "“angry” needs instructions"),
         ({"model": "Clef"}, "This model cannot be used at the moment."),
-        ({"images": SimpleUploadedFile("a.txt", b"text")}, "is no PNG, JPEG, GIF or WebP picture"),
+        (
+            {"images": SimpleUploadedFile("a.txt", b"text")},
+            "is neither a PNG, JPEG, GIF or WebP picture nor an MP4 or WebM video",
+        ),
+        ({"images": SimpleUploadedFile("a.mp4", b"\0\0\0\x18ftypavif")}, "is neither a PNG"),
         ({"images": SimpleUploadedFile("a.png", png(1, 1)[:20])}, "damaged"),
     ],
-    ids=["state", "question", "name", "twice", "option", "level", "noul", "model", "text", "picture"],
+    ids=["state", "question", "name", "twice", "option", "level", "noul", "model", "text", "still", "picture"],
 )
 def test_what_cannot_be_asked_is_said_before_the_model_is(
     serve_told: Serve, person: User, upstream: FakeUpstream, fields: dict[str, Any], said: str
