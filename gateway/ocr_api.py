@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES = settings.MAX_DOCUMENT_MIB * 1024 * 1024
 GUARD = PUBLIC_ONLY
 PDF = "application/pdf"
+# A form's words for what JSON has as true and false; any other word is refused as it is in JSON.
+FLAGS = {"true": True, "1": True, "false": False, "0": False, "": None}
 # By their first bytes: what a server or a browser calls a file is not always what it is.
 SIGNATURES = (
     (b"%PDF-", PDF),
@@ -101,8 +103,8 @@ def _form(raw: bytes, content_type: str) -> Json:
     if file is None:
         raise InvalidRequest("file is required", param="file")
     document["document"] = uploaded(file)
-    if "include_image_base64" in document:
-        document["include_image_base64"] = document["include_image_base64"].lower() in ("true", "1")
+    if (word := document.get("include_image_base64")) is not None:
+        document["include_image_base64"] = FLAGS.get(word.lower(), word)
     return document
 
 

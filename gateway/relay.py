@@ -193,8 +193,7 @@ class Answer:
             self._exchange = None
         content_type = exchange.header(b"content-type") or b"application/json"
         refusal = UpstreamRefusal(status=exchange.status, raw_body=body, content_type=content_type)
-        retry_after = exchange.header(b"retry-after") or (b"1" if exchange.status in RETRIED_STATUSES else b"")
-        if retry_after:
+        if retry_after := exchange.header(b"retry-after") or (b"1" if exchange.status in RETRIED_STATUSES else b""):
             refusal.headers = ((b"retry-after", retry_after),)
         return refusal
 

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.catalog import load
 from gateway.errors import InvalidRequest
+from gateway.ocr_api import _form
 from gateway.ocr_schema import OcrRequest, page_numbers, parse_ocr_request
 from tests.documents import data_url, pdf
 
@@ -58,6 +59,24 @@ def test_a_fetched_document_becomes_a_data_url() -> None:
     request.document = request.document.fetched(media_type="application/pdf", data=PDF)
     assert request.body(model="m")["document"]["document_url"] == URL
     assert (request.document.data, request.document.size_bytes) == (PDF, len(PDF))
+
+
+@pytest.mark.parametrize(("word", "meant"), [("TRUE", True), ("1", True), ("false", False), ("0", False), ("", None)])
+def test_a_forms_words_for_yes_and_no(word: str, meant: bool | None) -> None:
+    assert parse_ocr_request(form(word), find_model=CATALOG.get).fields.get("include_image_base64") is meant
+
+
+def test_any_other_word_of_a_form_is_refused() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_ocr_request(form("perhaps"), find_model=CATALOG.get)
+    assert (caught.value.status, caught.value.param) == (400, "include_image_base64")
+
+
+def form(word: str) -> Any:
+    fields = {"model": b"MinerU2.5-Pro", "include_image_base64": word.encode(), 'file"; filename="a.pdf': PDF}
+    parts = [b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % (name.encode(), value)
+             for name, value in fields.items()]  # fmt: skip
+    return _form(b"".join(parts) + b"--x--\r\n", "multipart/form-data; boundary=x")
 
 
 @pytest.mark.parametrize(
