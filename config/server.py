@@ -11,6 +11,7 @@ import asyncio
 import gc
 import socket
 import sys
+from collections import deque
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,6 +22,10 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 BACKLOG = 2048
 SWITCH_INTERVAL_SECONDS = 0.0001
 GC_THRESHOLD = 20_000
+# A head that is not whole by then is refused. One read of the socket, which may hold the end of the request before,
+# is 256 KiB at most.
+MAX_HEAD_BYTES = 512 * 1024
+NOWHERE: deque[tuple[bytes, bytes]] = deque(maxlen=0)
 ASGI_VERSION = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -115,9 +120,15 @@ class Protocol(HttpToolsProtocol):
     _idle_since = 0.0
     _idle_timer: asyncio.TimerHandle | None = None
     _arrived: Cycle | None = None
+    _in_head = False
+    _head_bytes = 0
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self._refuse_head()
         if (cycle := self._arrived) is not None:
             self._arrived = None
             task = asyncio.Task(cycle.run_asgi(self.app), loop=self.loop, eager_start=True)
@@ -129,6 +140,14 @@ class Protocol(HttpToolsProtocol):
         self.url = b""
         self.expect_100_continue = False
         self.headers = []
+        self._in_head, self._head_bytes = True, 0
+
+    def _refuse_head(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.send_400_response("The request's head is too large.")
+        else:
+            # An answer is on its way, into which nothing may be written.
+            self.transport.close()
 
     def on_headers_complete(self) -> None:
         self._idle_since = 0.0
@@ -150,6 +169,9 @@ class Protocol(HttpToolsProtocol):
             "query_string": url.query or b"",
             "headers": self.headers,
         }
+        self._in_head = False
+        # What comes behind the body as headers is nobody's.
+        self.headers = NOWHERE  # type: ignore[assignment]
         before = self.cycle
         self.cycle = Cycle(
             scope=scope,

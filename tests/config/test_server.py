@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -29,6 +30,8 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
         body += message.get("body", b"")
     heard.append(message["type"])
     answer = path.encode() + b" " + body
+    if path == "/headers":
+        answer = b",".join(name for name, _ in scope["headers"])
     length = {"/long": 1, "/short": 99}.get(path, len(answer))
     headers = [(b"content-length", b"%d" % length)]
     if path == "/chunked":
@@ -152,6 +155,41 @@ def test_an_answer_that_ends_too_early_is_cut_off(client: socket.socket) -> None
 def test_what_is_no_request_is_refused(client: socket.socket) -> None:
     client.sendall(b"\x16\x03\x01 hello\r\n\r\n")
     assert until_closed(client).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+
+
+LINE = b"x-%d: " + b"y" * 8_000 + b"\r\n"
+
+
+def test_a_head_of_the_usual_large_size_is_taken(client: socket.socket) -> None:
+    client.sendall(b"GET /9 HTTP/1.1\r\n" + b"".join(LINE % number for number in range(30)) + b"\r\n")
+    assert received(client, b"/9 ").startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize("endless", [b"x: y\r\n" * 1_000, b"y" * 8_000], ids=["lines", "a line"])
+def test_a_head_without_an_end_is_refused_before_it_fills_the_memory(client: socket.socket, endless: bytes) -> None:
+    client.sendall(b"GET / HTTP/1.1\r\nx: ")
+    sent = 0
+    with suppress(ConnectionError):
+        while sent < 100_000_000:
+            client.sendall(endless)
+            sent += len(endless)
+    # What lies in the buffers of both ends was sent, and read by nobody.
+    assert sent < 50_000_000
+
+
+def test_a_large_body_before_the_next_head_is_no_large_head(client: socket.socket) -> None:
+    body = b"z" * 600_000
+    large = b"POST /10 HTTP/1.1\r\nhost: x\r\ncontent-length: 600000\r\n\r\n" + body
+    client.sendall(large + b"GET /11 HTTP/1.1\r\nhost:")
+    assert received(client, b"z" * 600_000).count(b"HTTP/1.1 200 OK") == 1
+    client.sendall(b" x\r\n\r\n")
+    assert received(client, b"/11 ").startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_headers_behind_a_body_are_not_the_requests(client: socket.socket) -> None:
+    client.sendall(b"POST /headers HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\nh\r\n0\r\n")
+    client.sendall(b"authorization: late\r\n\r\n")
+    assert received(client, b"host,transfer-encoding")
 
 
 def test_an_application_hears_that_its_client_has_left(port: int) -> None:
