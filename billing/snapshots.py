@@ -44,6 +44,8 @@ def _on_postgresql(timeout_seconds: float) -> Iterator[None]:
             with connection.cursor() as cursor:
                 cursor.execute(
                     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;"
+                    # A few thousand rows are added up sooner than helpers are started or a plan is compiled for them.
+                    "SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off;"
                     f"SET LOCAL statement_timeout = {int(timeout_seconds * 1_000)}"
                 )
             yield
