@@ -8,7 +8,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -22,9 +21,8 @@ import psycopg
 
 from config.server import listen
 from tests import secrecy
+from tests.forked import ForkedProcess, parent, printed
 from tests.services import START_SECONDS, wait_until
-
-ROOT = Path(__file__).resolve().parent.parent
 
 # One process for all of it: each start of Python with Django costs seconds on a slow machine.
 SET_UP = """
@@ -50,20 +48,14 @@ class Installation:
     email: str = ""
     password: str = ""
     secret: str = ""
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    processes: list[ForkedProcess] = field(default_factory=list)
 
     def run_python(self, code: str) -> str:
         """Run code in a process of its own with the installation's settings; its standard output."""
-        command = [sys.executable, "-c", code]
-        return subprocess.run(
-            command, env=self.environment, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
-        ).stdout
+        return printed(["-c", code], environment=self.environment)
 
     def manage(self, *arguments: str) -> str:
-        command = [sys.executable, "manage.py", *arguments]
-        return subprocess.run(
-            command, env=self.environment, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
-        ).stdout
+        return printed(["-m", "manage", *arguments], environment=self.environment)
 
     def query(self, sql: str) -> list[list[Any]]:
         """Rows of the database, as JSON has them."""
@@ -99,7 +91,7 @@ class Installation:
         assert process.poll() is None, (self.folder / "web.log").read_text()
         return web
 
-    def start_worker(self) -> subprocess.Popen[bytes]:
+    def start_worker(self) -> ForkedProcess:
         return self._start(
             "-m", "celery", "-A", "config.celery:app", "--quiet", "worker", "--beat", "--loglevel", "WARNING",
             "--without-gossip", "--without-mingle", "--without-heartbeat", log="worker.log",
@@ -118,15 +110,12 @@ class Installation:
 
     def _start(
         self, *arguments: str, log: str, fds: list[int] | None = None, environment: Mapping[str, str] | None = None
-    ) -> subprocess.Popen[bytes]:
+    ) -> ForkedProcess:
         with (self.folder / log).open("ab") as output:
-            process = subprocess.Popen(
-                [sys.executable, *arguments],
-                env=self.environment | dict(environment or {}),
-                cwd=ROOT,
-                pass_fds=fds or [],
-                stdout=output,
-                stderr=subprocess.STDOUT,
+            process = parent().start(
+                arguments,
+                environment=self.environment | dict(environment or {}),
+                fds=[output.fileno(), output.fileno(), *(fds or [])],
             )
         self.processes.append(process)
         return process
@@ -145,7 +134,7 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class WebProcess:
-    process: subprocess.Popen[bytes]
+    process: ForkedProcess
     port: int
 
     @property

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from tests.installation import PRODUCT_VARIABLES, ROOT
+from tests.forked import ROOT
+from tests.installation import PRODUCT_VARIABLES
 from tests.services import postgresql_server
 
 SUITES = [

@@ -15,7 +15,7 @@ from django.utils.formats import date_format
 from django.utils.translation import ngettext, override
 
 from billing.templatetags.reports import about, change, seconds
-from tests.installation import ROOT
+from tests.forked import ROOT
 from tests.services import missing
 
 APPS = ("accounts", "billing", "config", "gateway", "playground", "templates")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.installation import ROOT
+from tests.forked import ROOT
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")

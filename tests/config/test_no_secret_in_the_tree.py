@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.installation import ROOT
+from tests.forked import ROOT
 
 # What each begins with is its maker's; the rest is long enough to be no example.
 KINDS = {

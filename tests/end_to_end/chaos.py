@@ -6,7 +6,6 @@ import os
 import random
 import resource
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,7 @@ import psycopg
 import redis
 
 from billing.journal import parse_lines
+from tests.forked import ForkedProcess
 from tests.installation import Installation, WebProcess, installation
 from tests.services import free_port, postgresql_server, redis_server, wait_until
 
@@ -46,7 +46,7 @@ class Site:
         # When the database was closed to everybody, by the monotonic clock.
         self.closures: list[tuple[float, float]] = []
         self.webs: list[WebProcess] = []
-        self.workers: list[subprocess.Popen[bytes]] = []
+        self.workers: list[ForkedProcess] = []
         self._folder = folder
         self._redis_port = redis_port
         self._redis = ExitStack()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.installation import ROOT
+from tests.forked import ROOT
 from tests.services import accepts, free_port, missing, wait_until
 
 HOST = "tokens.example.com"

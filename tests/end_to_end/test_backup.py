@@ -11,7 +11,8 @@ from pathlib import Path
 
 import httpx
 
-from tests.installation import ROOT, Installation, WebProcess
+from tests.forked import ROOT
+from tests.installation import Installation, WebProcess
 from tests.services import wait_until
 
 MODEL = "MiniCPM5-2B"

@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from tests import secrecy
-from tests.installation import PRODUCT_VARIABLES, ROOT
+from tests.forked import ROOT
+from tests.installation import PRODUCT_VARIABLES
 from tests.services import free_port, wait_until
 
 

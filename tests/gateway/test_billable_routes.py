@@ -11,8 +11,9 @@ import pytest
 from gateway.app import ROUTES
 from tests.documents import data_url, png
 from tests.fake_upstream.replies import MODEL
+from tests.forked import ROOT
 from tests.gateway.gateway_process import USER, GatewayProcess
-from tests.installation import ROOT, Installation
+from tests.installation import Installation
 
 IMAGE = {"type": "image_url", "image_url": data_url(png(1, 1), "image/png")}
 BILLABLE: dict[str, dict[str, Any]] = {
