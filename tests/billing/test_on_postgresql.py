@@ -17,6 +17,7 @@ SUITES = [
     "billing/test_rating.py",
     "billing/test_quota.py",
     "billing/test_reports.py",
+    "billing/test_snapshots.py",
     "billing/test_ledger_commands.py",
     "billing/test_counters.py",
     "accounts/test_races.py",
