@@ -35,7 +35,8 @@ list.addEventListener("click", (event) => {
   if (button.dataset.row === "rename") {
     window.htmx.ajax("GET", url, { target: "#rename-dialog", swap: "innerHTML" }).then(() => document.getElementById("rename-dialog").showModal());
   } else {
-    window.htmx.ajax("POST", url, { source: button, swap: "none", values: { q: document.getElementById("conversation-search").value } });
+    // Not the button's: a search that answers meanwhile takes the row away, and what comes back would find no page.
+    window.htmx.ajax("POST", url, { source: list, swap: "none", values: { q: document.getElementById("conversation-search").value } });
   }
 });
 
