@@ -22,7 +22,7 @@ from tests.installation import Installation, installation
 hypothesis_settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("untimed")
 
-MOST_PROCESSES = 4
+MOST_PROCESSES = 5
 
 
 @pytest.fixture(autouse=True)
@@ -45,9 +45,10 @@ def demo_installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inst
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """The whole suite is worth a process a core; for what is named on the command line one starts sooner."""
+    """The whole suite is worth a process a core, and one for the time that tests wait; for what is named on the
+    command line one starts sooner."""
     whole = config.args_source == pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
-    return min(len(os.sched_getaffinity(0)), MOST_PROCESSES) if whole else 0
+    return min(len(os.sched_getaffinity(0)) + 1, MOST_PROCESSES) if whole else 0
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -25,14 +25,18 @@ MANY_PROCESSES = frozenset(
         "test_up.py",
     }
 )
-SHARED = {"end_to_end": "demo installation", "browser": "demo installation", "gateway": "gateway installation"}
+SHARED = {"end_to_end": "demo installation", "browser": "pages in the browser", "gateway": "gateway installation"}
 # By the time they take; the files come last, in their order.
-LONGEST = ("many processes", "demo installation", "gateway installation")
+LONGEST = ("many processes", "pages in the browser", "chat in the browser", "demo installation", "gateway installation")
 
 
 def group_of(nodeid: str) -> str:
     file = PurePath(nodeid.partition("::")[0])
-    return "many processes" if file.name in MANY_PROCESSES else SHARED.get(file.parent.name, str(file))
+    if file.name in MANY_PROCESSES:
+        return "many processes"
+    if file.parent.name == "browser" and file.name.startswith("test_chat"):
+        return "chat in the browser"
+    return SHARED.get(file.parent.name, str(file))
 
 
 def longest_first(items: list[pytest.Item]) -> None:

@@ -88,6 +88,7 @@ ADDRESSES: dict[str, tuple[str, str | Right]] = {
     "playground:compare": ("POST", Right.USE_MODELS),
     "playground:comparison": ("GET", SIGNED_IN),
     "playground:compare_stream": ("GET", SIGNED_IN),
+    "playground:news": ("GET", SIGNED_IN),
     "playground:rename": ("POST", SIGNED_IN),
     "playground:pin": ("POST", SIGNED_IN),
     "playground:delete": ("POST", SIGNED_IN),

@@ -89,12 +89,15 @@ def test_axe_and_tab_find_nothing_wrong_on_any_page(
     page = open_page("/models/", width=width, scheme=scheme, language=language, owner=True)
     page.set_default_timeout(PATIENCE_MS)
     found = {}
-    for path in pages(used):
+    for number, path in enumerate(pages(used)):
         page.goto(path)
         # A part that comes later.
         expect(page.locator(".skeleton")).to_have_count(0)
         assert page.locator("html").get_attribute("lang") == language
-        found[path] = complaints(page) + go_through(page)
+        found[path] = complaints(page)
+        # The way of Tab is the same in both windows: half of the pages are gone through in each.
+        if number % 2 == (width < 1000):
+            found[path] += go_through(page)
     assert {path: wrong for path, wrong in found.items() if wrong} == {}
 
 
