@@ -47,8 +47,7 @@ def demo_installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inst
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """The whole suite is worth a process a core, and one for the time that tests wait; for what is named on the
     command line one starts sooner."""
-    whole = config.args_source == pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
-    return min(len(os.sched_getaffinity(0)) + 1, MOST_PROCESSES) if whole else 0
+    return min(len(os.sched_getaffinity(0)) + 1, MOST_PROCESSES) if distribution.is_whole(config) else 0
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -56,7 +55,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> distrib
     return distribution.ByGroup(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["is_whole"] = distribution.is_whole(node.config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if distribution.is_whole(config):
+        distribution.one_window_each(config, items)
     distribution.longest_first(items)
 
 

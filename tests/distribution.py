@@ -2,6 +2,8 @@
 
 A group's tests run in one process, one after another. What starts many processes of its own is one group, so two such
 tests never run at once; what shares an installation that is slow to make is one group too. Else a file is a group.
+
+The whole suite does a walk in the browser in one of its windows; `pytest tests/browser` does it in all of them.
 """
 
 from __future__ import annotations
@@ -37,6 +39,31 @@ def group_of(nodeid: str) -> str:
     if file.parent.name == "browser" and file.name.startswith("test_chat"):
         return "chat in the browser"
     return SHARED.get(file.parent.name, str(file))
+
+
+def is_whole(config: pytest.Config) -> bool:
+    """Whether it is the whole suite that runs: nothing was named on the command line."""
+    if (told := getattr(config, "workerinput", None)) is not None:
+        return bool(told["is_whole"])
+    return config.args_source == pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
+
+
+def one_window_each(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of a walk that is done in several windows leave one, each walk the next one of its own."""
+    walks: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        if callspec and {"window", "variant"} & callspec.params.keys() and "/browser/" in item.nodeid:
+            walks.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out = [
+        item
+        for number, windows in enumerate(walks.values())
+        for place, item in enumerate(windows)
+        if place != number % len(windows)
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 def longest_first(items: list[pytest.Item]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from config.server import listen
 from tests import secrecy
 from tests.forked import ROOT
 from tests.installation import PRODUCT_VARIABLES
@@ -89,7 +90,7 @@ def test_it_serves_stops_all_its_processes_and_finds_everything_again(folder: Pa
     second.interrupt()
 
 
-def test_a_process_that_dies_is_started_again(folder: Path) -> None:
+def test_a_process_that_dies_is_started_again_and_all_end_with_their_parent(folder: Path) -> None:
     up = Up(folder)
     secret = re.search(r"rc-[0-9a-f]{48}", up.wait())
     assert secret
@@ -97,12 +98,7 @@ def test_a_process_that_dies_is_started_again(folder: Path) -> None:
     os.kill(web, signal.SIGKILL)
     wait_until(lambda: "web 1 had ended and was started again" in up.output, what="the restart")
     wait_until(lambda: _chat(up, secret[0]) == 200, what="an answer of the new process")
-    up.interrupt()
 
-
-def test_a_killed_parent_takes_its_processes_along(folder: Path) -> None:
-    up = Up(folder)
-    up.wait()
     children = up.children()
     up.process.kill()
     up.process.wait()
@@ -110,20 +106,12 @@ def test_a_killed_parent_takes_its_processes_along(folder: Path) -> None:
 
 
 def test_a_taken_port_is_said_plainly(folder: Path) -> None:
-    up = Up(folder)
-    up.wait()
-    other = subprocess.run(
-        [sys.executable, "manage.py", "up", "--port", str(up.port)],
-        env=os.environ | {"DATA_DIR": str(folder / "other")},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    up.interrupt()
-    assert other.returncode == 1
-    assert f"Cannot listen on 127.0.0.1:{up.port}" in other.stderr
-    assert "Traceback" not in other.stderr
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        up = Up(folder, "--port", str(port))
+        assert up.process.wait(60) == 1
+    assert f"Cannot listen on 127.0.0.1:{port}" in up.output
+    assert "Traceback" not in up.output
 
 
 def test_more_web_processes_need_redis(folder: Path) -> None:
