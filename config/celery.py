@@ -24,9 +24,8 @@ def configure() -> None:
         task_publish_retry=False,
         task_ignore_result=True,
         task_acks_late=True,
-        # Unlimited: a message whose acknowledgement was lost with its broker would hold one of a limited number of
-        # places for ever, and a worker without a place takes nothing any more. The solo pool takes the next message
-        # when it is done with the last.
+        # Unlimited: a message whose acknowledgement was lost holds one of a limited number of places until the
+        # connection is renewed; a worker without a place takes nothing. The solo pool takes the next when it is done.
         worker_prefetch_multiplier=0,
         worker_enable_remote_control=False,
         worker_hijack_root_logger=False,
