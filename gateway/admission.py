@@ -330,11 +330,14 @@ class Admission:
             excess = self._excess.setdefault(name, [])
             excess.append(max(0, counted_ppt - ledger_ppt))
             lack_ppt, excess_ppt = max(0, ledger_ppt - now_ppt), min(excess) if len(excess) == LOOKS else 0
-            COMPARISONS.note(lack_ppt or excess_ppt)
+            once_in_seconds = LOOKS * CORRECT_EVERY_SECONDS
             if lack_ppt:
                 await self.counters.raise_to(name, ledger_ppt)
-            if excess_ppt:
-                await self.counters.lower(name, excess_ppt, once_in_seconds=LOOKS * CORRECT_EVERY_SECONDS)
+                COMPARISONS.note(lack_ppt)
+            elif excess_ppt and await self.counters.lower(name, excess_ppt, once_in_seconds=once_in_seconds):
+                COMPARISONS.note(excess_ppt)
+            else:
+                COMPARISONS.note(0)
             if len(excess) == LOOKS:
                 # Looks that saw what has been taken back by now, here or by another process, count no more.
                 self._excess[name] = [] if excess_ppt else excess[1:]

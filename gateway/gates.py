@@ -88,8 +88,9 @@ class Counters(Protocol):
     async def raise_to(self, name: str, ledger_ppt: int) -> None:
         """A budget's counter stands at no less than the ledger has."""
 
-    async def lower(self, name: str, by_ppt: int, *, once_in_seconds: float) -> None:
-        """Take back what a budget's counter has too much. Of several processes that find it so, one does."""
+    async def lower(self, name: str, by_ppt: int, *, once_in_seconds: float) -> bool:
+        """Take back what a budget's counter has too much; whether it was done. Of several processes that find it so,
+        one does."""
 
     async def used(self, name: str) -> int | None:
         """What a budget's counter stands at; None without one."""
@@ -133,9 +134,11 @@ class LocalGates:
         if (spent := self._spent.get(name)) is not None:
             spent.used_ppt = max(spent.used_ppt, ledger_ppt)
 
-    async def lower(self, name: str, by_ppt: int, *, once_in_seconds: float) -> None:
-        if (spent := self._spent.get(name)) is not None:
-            spent.used_ppt -= by_ppt
+    async def lower(self, name: str, by_ppt: int, *, once_in_seconds: float) -> bool:
+        if (spent := self._spent.get(name)) is None:
+            return False
+        spent.used_ppt -= by_ppt
+        return True
 
     async def used(self, name: str) -> int | None:
         spent = self._spent.get(name)

@@ -188,13 +188,14 @@ class RedisGates:
         else:
             await self._redis.eval(RAISE, 0, PREFIX + name, str(ledger_ppt))
 
-    async def lower(self, name: str, by_ppt: int, *, once_in_seconds: float) -> None:
+    async def lower(self, name: str, by_ppt: int, *, once_in_seconds: float) -> bool:
         if self._is_away:
-            await self._alone.lower(name, by_ppt, once_in_seconds=once_in_seconds)
-            return
+            return await self._alone.lower(name, by_ppt, once_in_seconds=once_in_seconds)
         once_ms = int(once_in_seconds * 1000)
-        if await self._redis.set(f"{PREFIX}{name}:l", 1, nx=True, px=once_ms):
-            await self._redis.hincrby(PREFIX + name, "used", -by_ppt)
+        if not await self._redis.set(f"{PREFIX}{name}:l", 1, nx=True, px=once_ms):
+            return False
+        await self._redis.hincrby(PREFIX + name, "used", -by_ppt)
+        return True
 
     async def used(self, name: str) -> int | None:
         if self._is_away:

@@ -191,15 +191,8 @@ def test_per_model_truth_and_what_is_refused(open_page: Open, window: Window) ->
     expect(page.locator("#id_message")).to_have_value("Hello")
 
 
-@in_each_of(3)
-def test_the_list_sharing_and_shortcuts(open_page: Open, window: Window) -> None:
-    page = open_page("/playground/", owner=True, expected=["404"], **window)
-    keys = Keyboard(page)
-    word = f"quokka{window['width']}"
-    ask(keys, f"Tell me of the {word}. [[tokens=20]]")
-    own = page.url
-
-    # Found by a word, pinned, renamed.
+def find_pin_and_rename(keys: Keyboard, word: str) -> None:
+    page = keys.page
     keys.press("Control+K")
     expect(page.locator("#conversation-search")).to_be_focused()
     keys.type(word)
@@ -220,7 +213,9 @@ def test_the_list_sharing_and_shortcuts(open_page: Open, window: Window) -> None
     expect_accessible(page)
     keys.press("Escape")
 
-    # Taken along.
+
+def take_along(keys: Keyboard, word: str) -> None:
+    page = keys.page
     for form, holds in (("md", f"Tell me of the {word}."), ("json", f'"title": "Small kangaroos {word}"')):
         keys.use("#chat-head summary")
         with page.expect_download() as taken:
@@ -229,7 +224,9 @@ def test_the_list_sharing_and_shortcuts(open_page: Open, window: Window) -> None
         assert holds in taken.value.path().read_text()
         keys.press("Escape")
 
-    # Shown to the team by a link, and no longer.
+
+def show_to_the_team_and_no_longer(keys: Keyboard, own: str) -> None:
+    page = keys.page
     keys.use("#chat-head summary")
     keys.use("[data-opens='#share-dialog']")
     keys.use("#share-dialog .button-primary")
@@ -246,6 +243,19 @@ def test_the_list_sharing_and_shortcuts(open_page: Open, window: Window) -> None
     expect(page.locator("#share-link")).to_have_count(0)
     assert page.request.get(link).status == 404
     keys.press("Escape")
+
+
+@in_each_of(3)
+def test_the_list_sharing_and_shortcuts(open_page: Open, window: Window) -> None:
+    page = open_page("/playground/", owner=True, expected=["404"], **window)
+    keys = Keyboard(page)
+    word = f"quokka{window['width']}"
+    ask(keys, f"Tell me of the {word}. [[tokens=20]]")
+    own = page.url
+
+    find_pin_and_rename(keys, word)
+    take_along(keys, word)
+    show_to_the_team_and_no_longer(keys, own)
 
     # Help, then the end, and back again.
     keys.press("Control+/")

@@ -216,8 +216,8 @@ def test_of_two_processes_that_find_a_counter_too_high_one_lowers_it(redis_url: 
         one, other = RedisGates(redis_url), RedisGates(redis_url)
         await one._redis.flushdb()
         await one.enter("a", budget(100, 0, used_ppt=50), now=NOW)
-        for counters in (one, other):
-            await counters.lower("points:team:1", 30, once_in_seconds=60)
+        did = [await counters.lower("points:team:1", 30, once_in_seconds=60) for counters in (one, other)]
+        assert did == [True, False]
         assert await one.used("points:team:1") == 20
         await one.aclose()
         await other.aclose()
