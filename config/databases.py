@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from config.database_reach import try_again
 from config.env import EnvError
 
 # Writers queue for at most this long on SQLite's one write lock.
 SQLITE_BUSY_TIMEOUT_SECONDS = 20
+POOL = {"min_size": 1, "max_size": 10, "timeout": 10, "reconnect_timeout": 1, "reconnect_failed": try_again}
 
 
 def sqlite(path: Path) -> dict[str, Any]:
@@ -36,9 +38,11 @@ def postgresql(url: str) -> dict[str, Any]:
         "PORT": str(parts.port or ""),
         # Kept connections leak under ASGI; the pool hands them out per request instead.
         "CONN_MAX_AGE": 0,
+        # After the database has restarted the pool still holds what it dropped: none of that is handed out.
+        "CONN_HEALTH_CHECKS": True,
         # PgBouncer in transaction mode shares connections between transactions.
         "DISABLE_SERVER_SIDE_CURSORS": True,
-        "OPTIONS": {"pool": {"min_size": 1, "max_size": 10, "timeout": 10}, **dict(parse_qsl(parts.query))},
+        "OPTIONS": {"pool": POOL, **dict(parse_qsl(parts.query))},
     }
 
 

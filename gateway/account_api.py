@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import orjson
-from asgiref.sync import sync_to_async
-from django.db import close_old_connections
 from django.db.models import Max
 from django.utils import timezone, translation
 
@@ -29,6 +27,7 @@ from billing.quota import Period, period_at, rolling_start, used_ppt
 from billing.reports import UsageQuery, totals_by_model, usage_totals
 from billing.request_log import amounts_of, records_of
 from gateway.caller import Caller
+from gateway.database import in_database
 from gateway.errors import Forbidden, InvalidRequest
 from gateway.http import JSON, Headers, read_body, send_answer
 from gateway.schema import parse_json_object
@@ -43,17 +42,8 @@ BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 async def _in_thread[T](work: Callable[[], T]) -> T:
-    """Run database work on a thread of its own, with connections as Django's requests have them."""
-    return await sync_to_async(_with_connections, thread_sensitive=False)(work)
-
-
-def _with_connections[T](work: Callable[[], T]) -> T:
-    close_old_connections()
-    try:
-        with translation.override("en"):
-            return work()
-    finally:
-        close_old_connections()
+    """Database work whose texts are a program's, not a page's."""
+    return await in_database(translation.override("en")(work))
 
 
 async def _caller(request: Request) -> Caller:

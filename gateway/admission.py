@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,14 +17,14 @@ from ipaddress import ip_address
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from asgiref.sync import sync_to_async
-from django.db import DatabaseError, InterfaceError, close_old_connections
+from django.db import DatabaseError, InterfaceError
 
 from billing.pricing import Usage, format_points, total_ppt
 from billing.quota import Period, period_at, reservation_ppt, rolling_start, used_ppt
 from billing.rates import RateCard
 from gateway.call import Call, new_request_id
 from gateway.caller import Allowance, Caller
+from gateway.database import in_database
 from gateway.errors import Forbidden, RateLimited
 from gateway.gates import Budget, Counters, Gates, Missing, Passage, Refusal, Slot, Window
 from gateway.ledger_metrics import COMPARISONS
@@ -275,7 +275,7 @@ class Admission:
 
     async def _read(self, name: str, caller: Caller, key_id: int | None, now: float) -> tuple[float, int]:
         try:
-            period, used_ppt = await _in_thread(_read_period, caller, key_id, self.card, now)
+            period, used_ppt = await in_database(_read_period, caller, key_id, self.card, now)
         except (DatabaseError, InterfaceError) as error:
             # Calls go on without the database, from what was last known of the period.
             log.warning("quota %s begins without the ledger: %s", name, type(error).__name__)
@@ -295,7 +295,7 @@ class Admission:
                 await self._load_card()
 
     async def _load_card(self) -> None:
-        self.card = await _in_thread(RateCard.load)
+        self.card = await in_database(RateCard.load)
 
     async def _keep_correcting(self) -> None:
         while True:
@@ -322,7 +322,7 @@ class Admission:
             if counted_ppt is None:
                 continue
             key_id = known.caller.key_id if name.startswith("points:key:") else None
-            period, ledger_ppt = await _in_thread(_read_period, known.caller, key_id, self.card, time.time())
+            period, ledger_ppt = await in_database(_read_period, known.caller, key_id, self.card, time.time())
             self._last[name] = period.end.timestamp(), ledger_ppt
             now_ppt = await self.counters.used(name)
             if now_ppt is None:
@@ -383,16 +383,3 @@ def _read_period(caller: Caller, key_id: int | None, card: RateCard, now: float)
         first = rolling_start(team_id=caller.team_id, key_id=key_id, now=moment)
     period = period_at(allowance.period, allowance.zone, moment, first_charged_at=first)
     return period, used_ppt(team_id=caller.team_id, key_id=key_id, period=period, card=card)
-
-
-async def _in_thread[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Database work off the event loop, on a connection that is given back."""
-
-    def run() -> T:
-        close_old_connections()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            close_old_connections()
-
-    return await sync_to_async(run, thread_sensitive=False)()

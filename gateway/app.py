@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 import orjson
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 
 from accounts.client_address import forwarded_address
 from gateway import account_api, messages_api, ocr_api, openapi, spaces, speech_api, systemone_api
@@ -22,7 +23,7 @@ from gateway.call import new_request_id, timestamp
 from gateway.caller import Caller
 from gateway.chat import answer_headers, chat_job, expected_of, serve_stream, serve_whole
 from gateway.credentials import NO_CREDENTIAL, authenticate_session, presented
-from gateway.errors import CallError, MethodNotAllowed, NotFound, Unauthorized
+from gateway.errors import CallError, MethodNotAllowed, NotFound, Unauthorized, UpstreamSaturated
 from gateway.http import JSON, ClientGone, Headers, Receive, Scope, Send, read_body, send_answer, send_error
 from gateway.models_api import model_object, rates_now
 from gateway.relay import Answer, Job
@@ -227,6 +228,11 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await tell(send, error, request_id=request.request_id)
     except ClientGone:
         pass
+    except (InterfaceError, OperationalError) as error:
+        log.warning("request %s: the database does not answer (%s)", request.request_id.decode(), type(error).__name__)
+        if not request.status:
+            away = UpstreamSaturated("The database cannot be reached at the moment.")
+            await tell(send, away, request_id=request.request_id)
     except Exception:
         # The edge of the application: whatever it is, the client gets JSON with the id that the log names.
         log.exception("request %s failed", request.request_id.decode())

@@ -12,15 +12,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
-from django.db import InterfaceError, OperationalError, close_old_connections
 
 from accounts.keys import SECRET_PATTERN, find_key
 from billing.models import Source
 from gateway.allowances import caller_of_key, caller_of_person
 from gateway.caller import Caller
-from gateway.errors import Forbidden, Unauthorized, UpstreamSaturated
+from gateway.database import in_database
+from gateway.errors import Forbidden, Unauthorized
 from gateway.wrong_keys import WrongKeys
 
 MAX_CACHED_KEYS = 200_000
@@ -83,7 +82,7 @@ class KeyRing:
             # One that was right before is no guess, however many others come from its address.
             self._wrong.try_from(address)
         # The epoch was read before the row: a change in between makes the entry stale at once.
-        loaded = await _look_up(digest.hex(), epoch or b"")
+        loaded = await in_database(_load, digest.hex(), epoch or b"")
         if loaded is None:
             self._known.pop(digest, None)
             raise Unauthorized(BAD_KEY)
@@ -96,34 +95,17 @@ class KeyRing:
         return loaded.caller
 
 
-async def _look_up(digest: str, epoch: bytes) -> KnownKey | None:
-    """The key's row. A connection that the database dropped is tried once more, on a fresh one."""
-    load = sync_to_async(_load, thread_sensitive=False)
-    try:
-        return await load(digest, epoch)
-    except (OperationalError, InterfaceError):
-        pass
-    try:
-        return await load(digest, epoch)
-    except (OperationalError, InterfaceError):
-        raise UpstreamSaturated("Keys cannot be looked up at the moment.", retry_after_seconds=1) from None
-
-
 def _load(digest: str, epoch: bytes) -> KnownKey | None:
-    close_old_connections()
-    try:
-        key = find_key(digest)
-        if key is None:
-            return None
-        until = key.good_until(digest)
-        return KnownKey(epoch, caller_of_key(key), until.timestamp() if until else None)
-    finally:
-        close_old_connections()
+    key = find_key(digest)
+    if key is None:
+        return None
+    until = key.good_until(digest)
+    return KnownKey(epoch, caller_of_key(key), until.timestamp() if until else None)
 
 
 async def authenticate_session(scope: dict[str, Any]) -> Caller:
     """The signed-in person's team as the caller; unsafe methods need the CSRF token, as on the pages."""
-    return await sync_to_async(_session_caller, thread_sensitive=False)(scope)
+    return await in_database(_session_caller, scope)
 
 
 def _session_caller(scope: dict[str, Any]) -> Caller:
@@ -137,24 +119,20 @@ def _session_caller(scope: dict[str, Any]) -> Caller:
     from accounts.teams import current_membership
 
     request = ASGIRequest({**scope, "root_path": ""}, BytesIO())
-    close_old_connections()
-    try:
-        SessionMiddleware(_no_response).process_request(request)
-        AuthenticationMiddleware(_no_response).process_request(request)
-        if not request.user.is_authenticated:
-            raise Unauthorized(NO_CREDENTIAL)
-        csrf = CsrfViewMiddleware(_no_response)
-        csrf.process_request(request)
-        if csrf.process_view(request, _no_response, (), {}) is not None:
-            raise Forbidden("CSRF token missing or wrong: calls with a browser session send it as X-CSRFToken.")
-        membership = current_membership(request)
-        if membership is None:
-            raise Forbidden("You belong to no team.")
-        if request.method not in SAFE_METHODS and not may(membership, Right.USE_MODELS):
-            raise Forbidden("Your role in the team is to read: it cannot use the models.")
-        return caller_of_person(team=membership.team, user=membership.user, source=Source.API)
-    finally:
-        close_old_connections()
+    SessionMiddleware(_no_response).process_request(request)
+    AuthenticationMiddleware(_no_response).process_request(request)
+    if not request.user.is_authenticated:
+        raise Unauthorized(NO_CREDENTIAL)
+    csrf = CsrfViewMiddleware(_no_response)
+    csrf.process_request(request)
+    if csrf.process_view(request, _no_response, (), {}) is not None:
+        raise Forbidden("CSRF token missing or wrong: calls with a browser session send it as X-CSRFToken.")
+    membership = current_membership(request)
+    if membership is None:
+        raise Forbidden("You belong to no team.")
+    if request.method not in SAFE_METHODS and not may(membership, Right.USE_MODELS):
+        raise Forbidden("Your role in the team is to read: it cannot use the models.")
+    return caller_of_person(team=membership.team, user=membership.user, source=Source.API)
 
 
 def _no_response(request: Any) -> Any:

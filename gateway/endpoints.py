@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import httpx
-from asgiref.sync import sync_to_async
-from django.db import close_old_connections, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from accounts import key_epoch
 from accounts.audit import Action, Actor, record
 from accounts.models import Team, User
 from accounts.sealing import Unreadable
+from gateway.database import in_database
 from gateway.models import DedicatedEndpoint
 
 type Epoch = Callable[[], Awaitable[bytes | None]]
@@ -44,7 +44,7 @@ class EndpointBook:
         known = self._known.get(slug)
         if known and epoch is not None and known[0] == epoch:
             return known[1]
-        target = await sync_to_async(_load, thread_sensitive=False)(slug)
+        target = await in_database(_load, slug)
         if target is None:
             self._known.pop(slug, None)
         elif epoch is not None:
@@ -55,11 +55,7 @@ class EndpointBook:
 
 
 def _load(slug: str) -> Target | None:
-    close_old_connections()
-    try:
-        endpoint = DedicatedEndpoint.objects.filter(slug=slug).first()
-    finally:
-        close_old_connections()
+    endpoint = DedicatedEndpoint.objects.filter(slug=slug).first()
     return target_of(endpoint) if endpoint else None
 
 

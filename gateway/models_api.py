@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from asgiref.sync import sync_to_async
-from django.db import close_old_connections
-
 from billing.pricing import format_points
 from billing.rates import RateCard
 from gateway.catalog import Model, Switch
+from gateway.database import in_database
 
 # Names of the prices in `pricing`, by meter; points per unit as decimal strings.
 PRICE_NAMES = {
@@ -57,14 +55,6 @@ def _reasoning(model: Model) -> dict[str, Any] | None:
 
 async def rates_now() -> Callable[[str], Mapping[str, int]]:
     """Model id → picopoints per unit by meter, as of now."""
-    card = await sync_to_async(_load_card, thread_sensitive=False)()
+    card = await in_database(RateCard.load)
     now = datetime.now(UTC)
     return lambda model_id: card.prices(model_id, now)
-
-
-def _load_card() -> RateCard:
-    close_old_connections()
-    try:
-        return RateCard.load()
-    finally:
-        close_old_connections()

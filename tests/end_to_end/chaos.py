@@ -111,6 +111,8 @@ class Site:
 
     def close_the_database(self, chance: random.Random) -> None:
         """Every connection is dropped and none let in, for as long as a run has time for."""
+        # Redis may have been emptied a moment ago: what a process does not know yet it cannot ask for now.
+        wait_until(lambda: all(self._knows_the_key(web) for web in self.webs), what="the key known everywhere")
         name = psycopg.conninfo.conninfo_to_dict(self.database_url)["dbname"]
         with psycopg.connect(self.database_url, dbname="template1", autocommit=True) as connection:
             began = time.monotonic()
@@ -136,6 +138,13 @@ class Site:
         # What ended meanwhile waits in memory; the next fault may be that process's end.
         time.sleep(0.5)
         wait_until(lambda: _journal_of(web) == "ok", what="the journal written and shipped", seconds=60)
+
+    def _knows_the_key(self, web: WebProcess) -> bool:
+        bearer = {"Authorization": f"Bearer {self.installed.secret}"}
+        try:
+            return httpx.get(f"{web.url}/v1/models", headers=bearer, timeout=5).is_success
+        except httpx.HTTPError:
+            return False
 
     def deliver_tasks_twice(self, chance: random.Random) -> None:
         with celery.Celery(broker=self.redis_url) as broker:

@@ -21,11 +21,11 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The digests that were looked up; GOOD's is found."""
     seen: list[str] = []
 
-    async def look_up(digest: str, epoch: bytes) -> KnownKey | None:
+    def load(digest: str, epoch: bytes) -> KnownKey | None:
         seen.append(digest)
         return KnownKey(epoch, CALLER, None) if digest == _digest(GOOD) else None
 
-    monkeypatch.setattr("gateway.credentials._look_up", look_up)
+    monkeypatch.setattr("gateway.credentials._load", load)
     monkeypatch.setattr(time, "time", lambda: 1_790_000_015.0)
     return seen
 
