@@ -18,6 +18,7 @@ import psycopg
 import redis
 
 from billing.journal import parse_lines
+from gateway.key_epochs import PAUSE_SECONDS, REDIS_TIMEOUT_SECONDS
 from tests.forked import ForkedProcess
 from tests.installation import Installation, WebProcess, installation
 from tests.services import free_port, postgresql_server, redis_server, wait_until
@@ -111,7 +112,9 @@ class Site:
 
     def close_the_database(self, chance: random.Random) -> None:
         """Every connection is dropped and none let in, for as long as a run has time for."""
-        # Redis may have been emptied a moment ago: what a process does not know yet it cannot ask for now.
+        # Redis may have been emptied a moment ago: what a process does not know by then it cannot ask for, and it keeps
+        # what it hears of a key only once it reads Redis again.
+        time.sleep(REDIS_TIMEOUT_SECONDS + PAUSE_SECONDS)
         wait_until(lambda: all(self._knows_the_key(web) for web in self.webs), what="the key known everywhere")
         name = psycopg.conninfo.conninfo_to_dict(self.database_url)["dbname"]
         with psycopg.connect(self.database_url, dbname="template1", autocommit=True) as connection:
