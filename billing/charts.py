@@ -7,11 +7,12 @@ buckets stays a light page.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import date, datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 from django.utils.formats import date_format
-from django.utils.translation import gettext
+from django.utils.translation import get_language, gettext
 
 from billing.buckets import Interval
 from billing.pricing import format_points
@@ -135,10 +136,15 @@ def bucket_label(bucket: datetime, report: UsageReport) -> str:
     """A bucket's start by the clock of the report's zone."""
     local = bucket.astimezone(report.query.zone)
     if report.query.interval == Interval.HOUR:
-        return f"{date_format(local, 'SHORT_DATE_FORMAT')} {local:%H:%M}"
-    if report.query.interval == Interval.MONTH:
-        return date_format(local, "YEAR_MONTH_FORMAT")
-    return date_format(local, "SHORT_DATE_FORMAT")
+        return f"{_day_label(local.date(), 'SHORT_DATE_FORMAT', get_language())} {local:%H:%M}"
+    name = "YEAR_MONTH_FORMAT" if report.query.interval == Interval.MONTH else "SHORT_DATE_FORMAT"
+    return _day_label(local.date(), name, get_language())
+
+
+@lru_cache(maxsize=4_096)
+def _day_label(day: date, name: str, language: str | None) -> str:
+    """In the language, which is the current one. A year has many labels, and formatting one takes its time."""
+    return date_format(day, name)
 
 
 def _series(report: UsageReport) -> list[Series]:

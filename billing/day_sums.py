@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 MAX_DAYS = 500
 _WHO = ("key_id", "member_id", "model", "endpoint", "source")
 _MODEL = ("model", "endpoint", "source")
+QUARTER_LEVELS: dict[Level, tuple[str, ...]] = {Level.MODEL_QUARTER: _MODEL, Level.TEAM_QUARTER: ()}
 DAY_LEVELS = {Level.MODEL_DAY: _MODEL, Level.KEY_DAY: ("key_id",), Level.MEMBER_DAY: ("member_id",)}
 MONTH_LEVELS = {
     Level.MODEL_MONTH: _MODEL,
@@ -205,13 +206,14 @@ def _pass_empty_days(team_id: int, days: Sequence[Span]) -> None:
 def _sum_day(team_id: int, day: Span) -> None:
     noted = SummedDay.objects.select_for_update().get(team_id=team_id, starts_at=day[0])
     DayRollup.objects.filter(team_id=team_id, day_at=day[0]).delete()
-    levels = (Level.MODEL_QUARTER, *DAY_LEVELS)
+    levels = (*QUARTER_LEVELS, *DAY_LEVELS)
     Summary.objects.filter(team_id=team_id, level__in=levels, starts_at__gte=day[0], starts_at__lt=day[1]).delete()
     if Rollup.objects.filter(team_id=team_id, quarter_at__gte=day[0], quarter_at__lt=day[1]).exists():
         rollups = _Rows(Rollup._meta.db_table, "quarter_at", team_id, day)
         cells = _Rows(DayRollup._meta.db_table, "day_at", team_id, day)
         rollups.add_days()
-        rollups.add(Level.MODEL_QUARTER, _MODEL, starts_at="quarter_at")
+        for level, columns in QUARTER_LEVELS.items():
+            rollups.add(level, columns, starts_at="quarter_at")
         for level, columns in DAY_LEVELS.items():
             cells.add(level, columns)
     sum_latencies(team_id, *day, span=LatencySpan.DAY)

@@ -32,21 +32,32 @@ class Pieces(NamedTuple):
     days: list[Span]
     quarters: list[Span]
     less_days: list[Span] = []
-    """Days to be taken away again from the months."""
+    less_quarters: list[Span] = []
+    """What is to be taken away again from the months and days."""
 
 
 def whole_pieces(start: datetime, end: datetime, summed: Summed) -> Pieces:
-    """A period that is not cut. A month of which more than half is wanted is taken whole, less the days beside it."""
+    """A period that is not cut. A day or month of which most is wanted is taken whole, less what lies beside."""
+    period, less_quarters = _widened((start, end), summed.days)
+    period, less_days = _widened(period, summed.months, made_of=summed.days)
+    return pieces(period, summed)._replace(less_days=less_days, less_quarters=less_quarters)
+
+
+def _widened(
+    period: Span, spans: Mapping[datetime, datetime], *, made_of: Mapping[datetime, datetime] | None = None
+) -> tuple[Span, list[Span]]:
+    """The period with the spans at its ends made whole, and what it has too much by that: whole parts, where named."""
+    start, end = first, last = period
+    may_begin, may_end = made_of is None or start in made_of, made_of is None or end in made_of.values()
     less: list[Span] = []
-    first, last = start, end
-    for begins, ends in summed.months.items():
-        if begins < start < ends <= end and start in summed.days and start - begins < ends - start:
+    for begins, ends in spans.items():
+        if may_begin and begins < start < ends <= end and start - begins < ends - start:
             less.append((begins, start))
             first = begins
-        elif start <= begins < end < ends and end in summed.days.values() and ends - end < end - begins:
+        elif may_end and start <= begins < end < ends and ends - end < end - begins:
             less.append((end, ends))
             last = ends
-    return pieces((first, last), summed)._replace(less_days=less)
+    return (first, last), less
 
 
 def pieces(edges: Sequence[datetime], summed: Summed) -> Pieces:

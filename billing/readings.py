@@ -59,6 +59,7 @@ class _Levels(NamedTuple):
     month: Level
 
 
+_OF_ALL = _Levels(Level.TEAM_QUARTER, Level.MODEL_DAY, Level.MODEL_MONTH)
 _OF_MODELS = _Levels(Level.MODEL_QUARTER, Level.MODEL_DAY, Level.MODEL_MONTH)
 _OF_KEYS = _Levels(None, Level.KEY_DAY, Level.KEY_MONTH)
 _OF_MEMBERS = _Levels(None, Level.MEMBER_DAY, Level.MEMBER_MONTH)
@@ -67,6 +68,8 @@ _OF_CELLS = _Levels(None, None, Level.CELL_MONTH)
 
 def _levels(columns: Collection[GroupBy]) -> _Levels:
     asked = set(columns)
+    if not asked:
+        return _OF_ALL
     if asked.issubset(MODEL_COLUMNS):
         return _OF_MODELS
     if asked == {GroupBy.KEY}:
@@ -184,11 +187,12 @@ class Reading:
                 yield _Source(summaries, "starts_at", days, levels.day, is_less)
             elif days:
                 yield _Source(DayRollup._meta.db_table, "day_at", days, None, is_less)
-        inside, quarters = common(parts.quarters, known.days) if levels.quarter is not None else ([], parts.quarters)
-        if inside:
-            yield _Source(summaries, "starts_at", inside, levels.quarter)
-        if quarters:
-            yield _Source(Rollup._meta.db_table, "quarter_at", quarters)
+        for stretches, is_less in ((parts.quarters, False), (parts.less_quarters, True)):
+            inside, quarters = common(stretches, known.days) if levels.quarter is not None else ([], stretches)
+            if inside:
+                yield _Source(summaries, "starts_at", inside, levels.quarter, is_less)
+            if quarters:
+                yield _Source(Rollup._meta.db_table, "quarter_at", quarters, None, is_less)
 
     def _pieces(self, known: Summed) -> Pieces:
         if self.interval == Interval.HOUR:

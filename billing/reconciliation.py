@@ -29,7 +29,7 @@ from django.db.models.functions import Greatest, Least
 from billing import counters
 from billing.buckets import Interval
 from billing.cells import AMOUNT_AT, SUMS, Cell, Cells, Sums, ledger_cells, rollup_cells, team_ids
-from billing.day_sums import DAY_LEVELS, MONTH_LEVELS, Span, summed_days, summed_months
+from billing.day_sums import DAY_LEVELS, MONTH_LEVELS, QUARTER_LEVELS, Span, summed_days, summed_months
 from billing.exports import lines
 from billing.models import Charge, Correction, DayRollup, PrunedDay, Rollup, SetAside, UsageRecord
 from billing.pricing import MAX_PAGES, MAX_TOKENS, format_points
@@ -217,13 +217,14 @@ def _summed_spans(team_id: int, start: datetime, end: datetime) -> Iterator[Diff
     of_team = {"team_id": team_id}
     for begins, ends in summed_days(team_id, start, end).items():
         cells = DayRollup.objects.filter(day_at=begins, **of_team)
-        quarters = Summary.objects.filter(
-            level=Level.MODEL_QUARTER, starts_at__gte=begins, starts_at__lt=ends, **of_team
-        )
+        within = Summary.objects.filter(starts_at__gte=begins, starts_at__lt=ends, **of_team)
         sums = [
             (cells, MONTH_LEVELS[Level.CELL_MONTH]),
-            (quarters, DAY_LEVELS[Level.MODEL_DAY]),
             *_summaries(DAY_LEVELS, begins, of_team),
+            *(
+                (within.filter(level=level).annotate(quarter_at=F("starts_at")), ("quarter_at", *columns))
+                for level, columns in QUARTER_LEVELS.items()
+            ),
         ]
         yield from _odd_span("day", team_id, (begins, ends), sums)
     for begins, ends in summed_months(team_id, start, end).items():

@@ -16,8 +16,8 @@ from billing.models import Source, Sums
 class Level(models.IntegerChoices):
     """What one row of `Summary` still tells apart, over which stretch of time.
 
-    `MODEL` rows tell apart model, endpoint and source; `CELL` rows tell apart all that rollups do. Days of all cells
-    are `DayRollup`.
+    `MODEL` rows tell apart model, endpoint and source, `TEAM` rows nothing; `CELL` rows tell apart all that rollups do.
+    Days of all cells are `DayRollup`.
     """
 
     MODEL_QUARTER = 1
@@ -28,6 +28,7 @@ class Level(models.IntegerChoices):
     KEY_MONTH = 6
     MEMBER_MONTH = 7
     CELL_MONTH = 8
+    TEAM_QUARTER = 9
 
 
 class Summary(Sums):

@@ -137,13 +137,10 @@ def read_filters(values: Mapping[str, str]) -> dict[GroupBy, str | int]:
     return {by: value for by in GroupBy if (value := _filter(by, values.get(by.value, ""))) is not None}
 
 
-def narrowed_to(bucket: datetime, interval: Interval, zone: ZoneInfo) -> dict[str, str | None] | None:
-    """The part of the URL that shows one bucket alone, cut finer; an hour is as fine as it gets."""
+def days_of(bucket: datetime, interval: Interval, zone: ZoneInfo) -> tuple[date, date]:
+    """The first and the last day of a bucket."""
     day = bucket.astimezone(zone).date()
-    if interval == Interval.HOUR:
-        return None
-    last = _last_of_month(day) if interval == Interval.MONTH else day
-    return {"start": day.isoformat(), "end": last.isoformat(), "period": None, "interval": None}
+    return day, _last_of_month(day) if interval == Interval.MONTH else day
 
 
 def _last_of_month(day: date) -> date:

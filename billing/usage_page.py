@@ -18,6 +18,7 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString
 
 from accounts.models import Team
+from billing.buckets import Interval
 from billing.charts import SERIES, Chart, Series, stacked_bars
 from billing.filter_options import Option, filter_options, options_html
 from billing.latency import Latency, latencies, latency_rows
@@ -30,7 +31,7 @@ from billing.report_models import LatencySpan
 from billing.reports import Group, GroupBy, Sums, UsageReport
 from billing.snapshots import one_moment
 from billing.templatetags.reports import change as change_of
-from billing.usage_choice import UsageChoice, narrowed_to
+from billing.usage_choice import UsageChoice, days_of
 
 GROUPS_A_PART = 50
 ROWS_A_PART = 62
@@ -120,7 +121,14 @@ class UsagePage:
 
     @cached_property
     def _addresses(self) -> dict[datetime, str]:
-        return {bucket: self._bucket(bucket) for bucket in self.report.buckets}
+        """Where each bucket leads: to itself alone, cut finer; an hour to its requests."""
+        query = self.report.query
+        if query.interval == Interval.HOUR:
+            return {bucket: self._requests_of(bucket) for bucket in self.report.buckets}
+        kept = self.address(**dict.fromkeys(_DAYS))
+        kept += "&" if len(kept) > 1 else ""
+        days = {bucket: days_of(bucket, query.interval, query.zone) for bucket in self.report.buckets}
+        return {bucket: f"{kept}start={first}&end={last}" for bucket, (first, last) in days.items()}
 
     @cached_property
     def groups(self) -> TablePart[GroupRow]:
@@ -170,12 +178,8 @@ class UsagePage:
     def _narrow(self, group: Group) -> str:
         return self.address(**{self.choice.group_by.value: str(group.key[0])})
 
-    def _bucket(self, bucket: datetime) -> str:
-        """One bucket alone, cut finer; of an hour the requests themselves."""
+    def _requests_of(self, bucket: datetime) -> str:
         query = self.report.query
-        changes = narrowed_to(bucket, query.interval, query.zone)
-        if changes is not None:
-            return self.address(**changes)
         ends = (max(bucket, query.start), min(bucket + timedelta(hours=1), query.end))
         start, end = (moment.astimezone(query.zone).isoformat(timespec="minutes") for moment in ends)
         named = {by.value: value for by, value in query.filters.items()}

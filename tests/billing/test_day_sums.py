@@ -147,6 +147,33 @@ def test_a_month_of_which_most_is_wanted_is_read_less_the_rest(team: Team) -> No
     assert [group.key for group in but_the_last.ranked()] == [(1,)]
 
 
+def test_a_day_of_which_most_is_wanted_is_read_less_the_rest(team: Team) -> None:
+    """Lima's days begin an hour after New York's in summer and with them in winter."""
+    # At half past midnight by New York's clock of the 30th, later that day, and on the two days after it.
+    use(team, [4, 11, 40, 64])
+    sum_days(now=NOW)
+    zone = ZoneInfo("America/Lima")
+    query = UsageQuery.for_days(team.pk, date(2026, 10, 30), date(2026, 11, 1), zone, group_by=(GroupBy.KEY,))
+    whole = query.run()
+    assert whole.total.requests == 3
+    # Whatever lies outside of the hour that is taken away again is gone.
+    midnight = START + timedelta(hours=4)
+    Rollup.objects.exclude(quarter_at__gte=midnight, quarter_at__lt=midnight + timedelta(hours=1)).delete()
+    assert query.total() == whole.total
+    assert [(group.key, whole.by_group[group.key].requests) for group in query.ranked()] == [((0,), 2), ((1,), 1)]
+
+
+def test_the_days_of_another_zone_are_read_from_the_teams_quarters(team: Team) -> None:
+    use(team, [20, 40, 44])
+    sum_days(now=NOW)
+    query = UsageQuery.for_days(team.pk, date(2026, 10, 31), date(2026, 11, 2), ZoneInfo("Asia/Kathmandu"))
+    whole = query.run()
+    Rollup.objects.all().delete()
+    Summary.objects.exclude(level=Level.TEAM_QUARTER).delete()
+    assert query.of_groups([]).by_bucket == whole.by_bucket
+    assert [sums.requests for sums in whole.by_bucket.values()] == [2, 1]
+
+
 def test_what_comes_late_makes_its_month_wait_for_the_day(team: Team) -> None:
     use(team, [10])
     sum_days(now=NOW)
@@ -292,7 +319,7 @@ class SummedReports(TestCase):
         by = data.draw(st.sampled_from(GroupBy))
         narrow = data.draw(st.lists(st.sampled_from(GroupBy), max_size=2, unique=True))
         query = UsageQuery(
-            team.pk, SPRING, SPRING + timedelta(days=5), ZoneInfo(team.time_zone), group_by=(by,),
+            team.pk, SPRING, SPRING + timedelta(days=5), ZoneInfo(data.draw(st.sampled_from(ZONES))), group_by=(by,),
             filters={by: VALUES[by] for by in narrow},
         )  # fmt: skip
         whole, shown = query.run(), query.overview(drawn=2, listed=3)
