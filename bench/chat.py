@@ -3,8 +3,10 @@
     DATA_DIR=$(mktemp -d) PYTHONPATH=. python bench/chat.py
 
 Fills the configured, empty database and opens every conversation three times: `never rendered`, when no answer was
-watched while it streamed; `after a start`, when all were and this process has seen none; and `again`. Prints one JSON
-object: milliseconds (median, p95, most) of processor time in this process, templates and SQLite included.
+watched while it streamed; `after a start`, when all were and this process has seen none; and `again`. Each time every
+tenth is scrolled up to its first turn: `never rendered, above` and so on are the parts that come then, one by one.
+Prints one JSON object: milliseconds (median, p95, most) of processor time in this process, templates and SQLite
+included.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import time
 import uuid
+from collections.abc import Iterator
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -51,6 +55,9 @@ ANSWERS = {
     ),
 }
 ANSWERS["long"] = "\n\n".join([ANSWERS["middle"]] * 4)
+EARLIER = re.compile(rb'hx-get="([^"]+[?]before=[0-9]+)"')
+# Scrolling up takes many requests.
+SCROLLED_EVERY = 10
 KINDS = ("short", "middle", "middle", "short", "long")
 
 
@@ -101,13 +108,20 @@ def _record(turn: Turn, team: Team) -> UsageRecord:
     )  # fmt: skip
 
 
-def timed(client: Client, address: str) -> float:
+def timed(client: Client, address: str) -> tuple[float, bytes]:
     begun = time.process_time()
-    answer = client.get(address)
+    answer = client.get(address, headers={"HX-Request": "true"} if "?before=" in address else {})
     spent = time.process_time() - begun
     if answer.status_code != 200:
         raise SystemExit(f"{address} answered {answer.status_code}")
-    return spent * 1_000
+    return spent * 1_000, answer.content
+
+
+def scrolled_up(client: Client, content: bytes) -> Iterator[float]:
+    """What each part takes that comes above the page, to the first turn."""
+    while earlier := EARLIER.search(content):
+        spent, content = timed(client, earlier[1].decode())
+        yield spent
 
 
 def summed(taken: list[float]) -> dict[str, float]:
@@ -143,8 +157,11 @@ def main() -> None:
     for name in ("never rendered", "after a start", "again"):
         if name == "after a start":
             markdown.neutral.cache_clear()
-        found[name] = summed([timed(client, page) for page in pages])
-    found["new chat"] = summed([timed(client, "/playground/") for _ in range(20)])
+        opened = [timed(client, page) for page in pages]
+        found[name] = summed([spent for spent, _content in opened])
+        above = [part for _spent, content in opened[::SCROLLED_EVERY] for part in scrolled_up(client, content)]
+        found[f"{name}, above"] = summed(above) | {"parts": len(above)}
+    found["new chat"] = summed([timed(client, "/playground/")[0] for _ in range(20)])
     found["kilobytes"] = round(len(client.get(pages[0]).content) / 1_000)
     print(json.dumps(found, indent=2))
 

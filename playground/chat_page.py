@@ -33,6 +33,11 @@ PINNED_AT_MOST = 50
 # What is read first is there at once; what stands above it comes when one scrolls up to it.
 TURNS_AT_FIRST = 6
 TURNS_A_PAGE = 20
+# Nor more text than this: what nobody has looked at yet is rendered by the page that shows it first.
+CHARACTERS_AT_FIRST = 3_000
+CHARACTERS_A_PAGE = 8_000
+# The last question and its answer are there however long they are.
+TURNS_AT_LEAST = 2
 
 
 def own(request: PersonRequest, conversation_id: uuid.UUID) -> Conversation:
@@ -65,6 +70,9 @@ def turns_context(conversation: Conversation, *, before: str = "", around: int |
         start = min(start, max(0, path.index(around) - 1))
     # One more than shown: whether tool calls were answered is said by the turn that follows.
     turns = turns_of(conversation, path[start : end + 1])
+    if around not in path:
+        too_many = _too_many(turns[: end - start], CHARACTERS_A_PAGE if is_above else CHARACTERS_AT_FIRST)
+        start, turns = start + too_many, turns[too_many:]
     if any(turn.is_cut_off for turn in turns):
         conversation.turns.close_cut_off()
         turns = turns_of(conversation, path[start : end + 1])
@@ -75,6 +83,16 @@ def turns_context(conversation: Conversation, *, before: str = "", around: int |
         "last_turn": path[-1] if path else None,
         "path_mark": tree.mark(path),
     }
+
+
+def _too_many(turns: list[Turn], characters: int) -> int:
+    """How many of the first to leave out, so that the rest has no more text than that."""
+    total = 0
+    for number, turn in enumerate(reversed(turns)):
+        total += len(turn.content) + len(turn.reasoning)
+        if total > characters and number >= TURNS_AT_LEAST:
+            return len(turns) - number
+    return 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -334,13 +334,57 @@ def test_earlier_turns_come_in_pages(serve: Serve, person: User, exchange: Excha
         url = reverse("playground:conversation", args=[conversation.pk])
         html = (await client.get(url, headers={"HX-Request": ""})).content.decode()
         assert html.count('class="turn-bubble"') == 6
-        earlier = re.search(r'hx-get="([^"]+\?before=\d+)"', html)
-        assert earlier is not None
-        part = (await client.get(earlier[1])).content.decode()
+        part = (await client.get(earlier_of(html))).content.decode()
         assert part.count('class="turn-bubble"') == 20
         assert "<html" not in part
 
     serve(scenario)
+
+
+def test_a_page_has_no_more_text_than_it_can_render_at_once(serve: Serve, person: User, exchange: Exchange) -> None:
+    async def scenario(running: Runtime) -> None:
+        conversation = exchange.conversation
+        chain = exchange.answer
+        for length in (4_000, 100, 100, 3_500, 3_500, 2_900, 50, 49):
+            fields = {"conversation": conversation, "role": Turn.Role.USER, "parent": chain}
+            chain = await Turn.objects.acreate(content="m" * length, **fields)
+        client = await browser(person)
+        url = reverse("playground:conversation", args=[conversation.pk])
+        html = (await client.get(url, headers={"HX-Request": ""})).content.decode()
+        assert lengths(html) == [2_900, 50, 49]
+        html = (await client.get(earlier_of(html))).content.decode()
+        assert lengths(html) == [100, 100, 3_500, 3_500]
+        html = (await client.get(earlier_of(html))).content.decode()
+        assert lengths(html)[1:] == [4_000]
+        assert "?before=" not in html
+
+    serve(scenario)
+
+
+def test_the_last_question_and_its_answer_are_there_however_long(
+    serve: Serve, person: User, exchange: Exchange
+) -> None:
+    async def scenario(running: Runtime) -> None:
+        chain = exchange.answer
+        for length in (10, 9_000, 9_001):
+            fields = {"conversation": exchange.conversation, "role": Turn.Role.USER, "parent": chain}
+            chain = await Turn.objects.acreate(content="m" * length, **fields)
+        client = await browser(person)
+        url = reverse("playground:conversation", args=[exchange.conversation.pk])
+        html = (await client.get(url, headers={"HX-Request": ""})).content.decode()
+        assert lengths(html) == [9_000, 9_001]
+
+    serve(scenario)
+
+
+def lengths(html: str) -> list[int]:
+    return [len(text) for text in re.findall(r'class="turn-bubble" dir="auto">([^<]*)<', html)]
+
+
+def earlier_of(html: str) -> str:
+    found = re.search(r'hx-get="([^"]+\?before=\d+)"', html)
+    assert found is not None
+    return found[1]
 
 
 def test_an_unknown_conversation_is_a_404(serve: Serve, person: User) -> None:
