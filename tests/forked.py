@@ -114,7 +114,9 @@ def printed(arguments: Sequence[str], *, environment: Mapping[str, str]) -> str:
     with os.fdopen(reading) as file:
         output = file.read()
     if code := process.wait():
-        raise subprocess.CalledProcessError(code, list(arguments), output)
+        error = subprocess.CalledProcessError(code, list(arguments), output)
+        error.add_note(output)
+        raise error
     return output
 
 
