@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import sys
+from typing import Any
 
 from celery import Celery
+from celery.signals import beat_embedded_init
 from kombu.transport import TRANSPORT_ALIASES
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
@@ -53,6 +58,14 @@ def configure() -> None:
         "control_folder": str(folder / "control"),
         "polling_interval": 0.1,
     }
+
+
+@beat_embedded_init.connect
+def end_with_the_worker(**_: Any) -> None:
+    """A worker's own beat would outlive it when it is killed. Other systems than Linux have no such wish."""
+    if sys.platform == "linux":
+        wish_for_a_signal = 1
+        ctypes.CDLL(None).prctl(wish_for_a_signal, signal.SIGTERM)
 
 
 configure()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import orjson
@@ -183,31 +184,44 @@ class RedisGates:
             self._spawn(self._send_leaving())
 
     async def raise_to(self, name: str, ledger_ppt: int) -> None:
-        if self._is_away:
-            await self._alone.raise_to(name, ledger_ppt)
-        else:
+        async def raising() -> None:
             await self._redis.eval(RAISE, 0, PREFIX + name, str(ledger_ppt))
 
+        await self._reaching(raising, lambda: self._alone.raise_to(name, ledger_ppt))
+
     async def lower(self, name: str, by_ppt: int, *, once_in_seconds: float) -> bool:
-        if self._is_away:
-            return await self._alone.lower(name, by_ppt, once_in_seconds=once_in_seconds)
-        once_ms = int(once_in_seconds * 1000)
-        if not await self._redis.set(f"{PREFIX}{name}:l", 1, nx=True, px=once_ms):
-            return False
-        await self._redis.hincrby(PREFIX + name, "used", -by_ppt)
-        return True
+        async def lowering() -> bool:
+            if not await self._redis.set(f"{PREFIX}{name}:l", 1, nx=True, px=int(once_in_seconds * 1000)):
+                return False
+            await self._redis.hincrby(PREFIX + name, "used", -by_ppt)
+            return True
+
+        return await self._reaching(lowering, lambda: self._alone.lower(name, by_ppt, once_in_seconds=once_in_seconds))
 
     async def used(self, name: str) -> int | None:
-        if self._is_away:
-            return await self._alone.used(name)
-        value = await self._redis.hget(PREFIX + name, "used")
-        return int(value) if value is not None else None
+        async def reading() -> int | None:
+            value = await self._redis.hget(PREFIX + name, "used")
+            return int(value) if value is not None else None
+
+        return await self._reaching(reading, lambda: self._alone.used(name))
 
     async def aclose(self) -> None:
         if self._renewal:
             self._renewal.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._redis.aclose()
+
+    async def _reaching[T](self, together: Callable[[], Awaitable[T]], alone: Callable[[], Awaitable[T]]) -> T:
+        """Also where no call comes that would find Redis back: its counters may be off since it went away."""
+        if time.monotonic() >= self._paused_until:
+            try:
+                found = await together()
+            except (RedisError, OSError) as error:
+                self._pause(error)
+            else:
+                self._is_away = False
+                return found
+        return await alone()
 
     async def _enter_alone(self, call_id: str, gates: Gates, now: float) -> Passage | Refusal | Missing:
         alone = self._alone

@@ -47,3 +47,27 @@ def test_a_worker_whose_acknowledgement_was_lost_goes_on_taking_messages(tmp_pat
         finally:
             worker.kill()
             worker.wait()
+
+
+def test_a_workers_own_beat_ends_with_it(tmp_path: Path) -> None:
+    environment = os.environ | {"DJANGO_SETTINGS_MODULE": "config.settings", "DATA_DIR": str(tmp_path / "var")}
+    (tmp_path / "var").mkdir()
+    with (tmp_path / "log").open("wb") as output:
+        arguments = ["-m", "celery", "-A", "config.celery:app", "worker", "--beat", "--loglevel", "INFO"]
+        worker = parent().start(arguments, environment=environment, fds=[output.fileno(), output.fileno()])
+    children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children")
+    try:
+        wait_until(lambda: b"Sending due task" in (tmp_path / "log").read_bytes(), what="its beat at work")
+        (beat,) = children.read_text().split()
+    finally:
+        worker.kill()
+        worker.wait()
+    wait_until(lambda: not _runs(beat), what="its beat gone")
+
+
+def _runs(pid: str) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 from gateway import redis_gates
 from gateway.gates import Budget, Counters, Gates, LocalGates, Missing, Passage, Refusal, Slot, Window
@@ -301,6 +302,27 @@ def test_whoever_counts_alone_begins_with_the_ledger_each_time(tmp_path: Path, m
             assert isinstance(await counters.enter("b", unknown, now=NOW), Refusal)
             with redis_server(tmp_path, port=port):
                 assert await counters.enter("c", unknown, now=NOW) == Missing("points:team:1")
+        await counters.aclose()
+
+    asyncio.run(scene())
+
+
+def test_a_redis_that_is_back_has_its_counters_corrected_though_no_call_comes(tmp_path: Path) -> None:
+    port = free_port()
+    points = budget(10, 4, used_ppt=2)
+
+    async def scene() -> None:
+        counters = RedisGates(f"redis://127.0.0.1:{port}/0")
+        assert await counters.enter("a", points, now=NOW) == Passage(0, NOW, 2)
+        with redis_server(tmp_path, port=port), Redis(port=port) as client:
+            client.hset("tf:gate:points:team:1", mapping={"used": 5})
+            # As long as nobody has looked again this process counts for itself.
+            assert await counters.used("points:team:1") == 2
+            counters._paused_until = 0.0
+            assert await counters.used("points:team:1") == 5
+            await counters.raise_to("points:team:1", 9)
+            assert await counters.lower("points:team:1", 2, once_in_seconds=60)
+            assert client.hget("tf:gate:points:team:1", "used") == b"7"
         await counters.aclose()
 
     asyncio.run(scene())
