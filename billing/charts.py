@@ -160,7 +160,7 @@ def _series(report: UsageReport) -> list[Series]:
 
 def _amounts(report: UsageReport, bucket: datetime, series: Sequence[Series]) -> list[int]:
     """What is left of the bucket after the groups that are shown is the others'."""
-    found = [report.cell(bucket, one.group).amount_ppt for one in series if one.group]
+    found = [report.amounts.get((bucket, one.group.key), 0) for one in series if one.group]
     if len(found) < len(series):
         found.append(report.by_bucket[bucket].amount_ppt - sum(found))
     return found

@@ -7,7 +7,7 @@ is one statement over all of its sources: the database adds up, and only the ans
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from billing.day_sums import Span
 from billing.models import DayRollup, Rollup
 from billing.pieces import Pieces, Summed, common, pieces, whole_pieces
 from billing.report_models import Level, Summary
-from billing.sums import COUNTED, Sums, by_amount, sum_columns, sums_of
+from billing.sums import COUNTED, Sums, amount_columns, amount_of, by_amount, sum_columns, sums_of
 
 
 class GroupBy(models.TextChoices):
@@ -112,15 +112,25 @@ class Reading:
 
     def cells(self, known: Summed | None = None) -> dict[Cell, Sums]:
         """By bucket and group; without an interval all is one bucket. `known` saves asking what is summed."""
+        return self._cells(known, sum_columns(), sums_of)
+
+    def amounts(self, known: Summed | None = None) -> dict[Cell, int]:
+        """The cells' picopoints, which are all that a chart draws."""
+        return self._cells(known, amount_columns(), amount_of)
+
+    def _cells[T](
+        self, known: Summed | None, columns: Sequence[str], read: Callable[[Sequence[Any]], T]
+    ) -> dict[Cell, T]:
         rows, parameters = self._rows(known)
         if not self.interval:
-            found = self._summed(self._columns, rows, parameters)
+            found = _summed(self._columns, columns, read, rows, parameters)
             return {(self.start, group): sums for group, sums in found.items()}
         parts = cut(self.start, self.end, interval=self.interval, zone=self.zone, time="began_at")
         numbered = f"SELECT {parts.expression} AS number, parts.* FROM ({rows}) parts"  # noqa: S608 -- the models' own names
-        found = self._summed(["number", *self._columns], numbered, [*parts.parameters, *parameters])
-        starts = {number: parts.bucket(int(number)) for number in {number for number, *_ in found}}
-        return {(starts[number], tuple(group)): sums for (number, *group), sums in found.items()}
+        by = ["number", *self._columns]
+        found = _summed(by, columns, read, numbered, [*parts.parameters, *parameters])
+        starts = {number: parts.bucket(int(number)) for number in {key[0] for key in found}}
+        return {(starts[key[0]], key[1:]): sums for key, sums in found.items()}
 
     def groups(self, known: Summed | None = None) -> dict[GroupKey, Sums]:
         return {group: sums for (_, group), sums in replace(self, interval=None).cells(known).items()}
@@ -142,13 +152,6 @@ class Reading:
         width = len(columns)
         found = _fetched(statement, parameters)
         return Ranking({row[:width]: sums_of(row[width:-1]) for row in found}, found[0][-1] if found else 0)
-
-    def _summed(self, by: list[str], rows: str, parameters: list[Any]) -> dict[GroupKey, Sums]:
-        grouped = f" GROUP BY {', '.join(by)}{_USED}" if by else ""
-        statement = f"SELECT {', '.join([*by, *sum_columns()])} FROM ({rows}) rows{grouped}"  # noqa: S608
-        width = len(by)
-        # What adds up nothing at all adds up to NULL.
-        return {row[:width]: sums_of(row[width:]) for row in _fetched(statement, parameters) if row[width] is not None}
 
     # -- the rows to be added up ------------------------------------------------------------------
 
@@ -207,6 +210,16 @@ class Reading:
     @property
     def _columns(self) -> list[str]:
         return [by.column for by in self.group_by]
+
+
+def _summed[T](
+    by: Sequence[str], columns: Sequence[str], read: Callable[[Sequence[Any]], T], rows: str, parameters: list[Any]
+) -> dict[GroupKey, T]:
+    grouped = f" GROUP BY {', '.join(by)}{_USED}" if by else ""
+    statement = f"SELECT {', '.join([*by, *columns])} FROM ({rows}) rows{grouped}"  # noqa: S608
+    width = len(by)
+    # What adds up nothing at all adds up to NULL.
+    return {row[:width]: read(row[width:]) for row in _fetched(statement, parameters) if row[width] is not None}
 
 
 def _fetched(statement: str, parameters: list[Any]) -> list[tuple[Any, ...]]:

@@ -82,7 +82,7 @@ class UsageQuery:
         return UsageReport.of(self, cells)
 
     def overview(self, *, drawn: int, listed: int, known: Summed | None = None) -> UsageReport:
-        """All buckets, the `listed` largest groups, and the cells of the `drawn` largest.
+        """All buckets, the `listed` largest groups, and by bucket the amounts of the `drawn` largest.
 
         A team may have a thousand keys; a page shows a few of them.
         """
@@ -92,8 +92,8 @@ class UsageQuery:
                 return UsageReport.of(self, self.reading.cells(known))
             ranking = self.reading.ranking(known, limit=max(drawn, listed))
             only = {key[0] for key in list(ranking.sums)[:drawn]}
-            cells = replace(self.reading, only=only).cells(known) if only else {}
-            return UsageReport(self, cells, self._by_bucket(known), ranking.sums, ranking.total)
+            amounts = replace(self.reading, only=only).amounts(known) if only else {}
+            return UsageReport(self, {}, amounts, self._by_bucket(known), ranking.sums, ranking.total)
 
     def of_groups(self, keys: Iterable[GroupKey], known: Summed | None = None) -> UsageReport:
         """All buckets, and these groups without their cells: what another period's are held against."""
@@ -101,7 +101,7 @@ class UsageQuery:
             known = self.summed() if known is None else known
             only = {key[0] for key in keys}
             sums = replace(self.reading, only=only).groups(known) if only else {}
-            return UsageReport(self, {}, self._by_bucket(known), sums, len(sums))
+            return UsageReport(self, {}, {}, self._by_bucket(known), sums, len(sums))
 
     def used(self, known: Summed | None = None) -> set[GroupKey]:
         """The models, endpoints and sources of the period, whatever the filters are."""
@@ -149,11 +149,12 @@ class UsageQuery:
 class UsageReport:
     """The answer: sums by bucket (its start in UTC) and group.
 
-    An overview has its largest groups alone, of `count`, and the cells of some of those.
+    An overview has its largest groups alone, of `count`, no cells, and the amounts (picopoints) of some of those.
     """
 
     query: UsageQuery
     cells: Mapping[Cell, Sums]
+    amounts: Mapping[Cell, int]
     by_bucket: Mapping[datetime, Sums]
     by_group: Mapping[GroupKey, Sums]
     count: int
@@ -161,7 +162,8 @@ class UsageReport:
     @classmethod
     def of(cls, query: UsageQuery, cells: Mapping[Cell, Sums]) -> Self:
         by_group = _totals(cells, 1)
-        return cls(query, cells, _totals(cells, 0), by_group, len(by_group))
+        amounts = {cell: sums.amount_ppt for cell, sums in cells.items()}
+        return cls(query, cells, amounts, _totals(cells, 0), by_group, len(by_group))
 
     @property
     def buckets(self) -> tuple[datetime, ...]:
@@ -185,9 +187,6 @@ class UsageReport:
     def total(self) -> Sums:
         return Sums.of((Sums(), *self.by_bucket.values()))
 
-    def cell(self, bucket: datetime, group: Group) -> Sums:
-        return self.cells.get((bucket, group.key), Sums())
-
     def rows(self, groups: Iterable[Group] | None = None) -> Iterator[ReportRow]:
         """Bucket by bucket, in the order of `groups`; a bucket without usage has a row too: no day is missing."""
         order = {group.key: (place, group) for place, group in enumerate(self.groups if groups is None else groups)}
@@ -196,7 +195,7 @@ class UsageReport:
             used[bucket].append(order[key][1])
         for bucket, found in used.items():
             for group in found:
-                yield ReportRow(bucket, group, self.cell(bucket, group))
+                yield ReportRow(bucket, group, self.cells[bucket, group.key])
             if not found:
                 yield ReportRow(bucket, None, Sums())
 

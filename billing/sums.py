@@ -66,12 +66,23 @@ def sum_columns() -> list[str]:
     return [*(f"SUM({name})::bigint AS {name}" for name in _SUM_COLUMNS), "SUM(amount_ppt) AS amount_ppt"]
 
 
+def amount_columns() -> list[str]:
+    """Of those the amount alone, for `amount_of` to read."""
+    return [column for column in sum_columns() if column.endswith("_ppt")]
+
+
 def by_amount() -> list[str]:
     """The order of groups over those columns: most points, then most tokens."""
     tokens = "input_units + cache_read_units + output_units DESC"
     if connection.vendor == "sqlite":
         return [f"high_ppt + amount_ppt / {_HALF} DESC", f"amount_ppt %% {_HALF} DESC", tokens]
     return ["amount_ppt DESC", tokens]
+
+
+def amount_of(row: Sequence[Any]) -> int:
+    """Picopoints of one row of `amount_columns`."""
+    high_ppt, low_ppt = row if len(row) > 1 else (0, *row)
+    return int(high_ppt) * _HALF + int(low_ppt)
 
 
 def sums_of(row: Sequence[Any]) -> Sums:

@@ -268,6 +268,13 @@ def bound(host: str, port: int) -> socket.socket:
     return sock
 
 
+def spare_the_collector() -> None:
+    """What exists by now lives as long as the process: it need not be looked at again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m config.server", description=__doc__)
     parser.add_argument("--fd", type=int, help="an inherited listening socket")
@@ -286,10 +293,7 @@ def main() -> None:
 
     # The shipper's thread must hand the interpreter back at once: by default a request waits 5 ms for it.
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-    # What exists by now lives as long as the process: the collector need not look at it again and again.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)
+    spare_the_collector()
     drain_seconds = settings.DRAIN_SECONDS if options.drain_seconds is None else options.drain_seconds
     uvicorn.Server(config(drain_seconds=drain_seconds)).run(sockets=[sock])
 

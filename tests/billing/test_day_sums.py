@@ -326,8 +326,9 @@ class SummedReports(TestCase):
         assert (shown.by_bucket, shown.total, shown.count) == (whole.by_bucket, whole.total, whole.count)
         assert shown.ranked[:3] == whole.ranked[:3]
         assert {key: whole.by_group[key] for key in shown.ranked} == shown.by_group
-        drawn = {cell: sums for cell, sums in whole.cells.items() if cell[1] in whole.ranked[:2]}
-        assert drawn.items() <= shown.cells.items() <= whole.cells.items()
+        drawn = {cell: amount_ppt for cell, amount_ppt in whole.amounts.items() if cell[1] in whole.ranked[:2]}
+        assert drawn.items() <= shown.amounts.items() <= whole.amounts.items()
+        assert whole.amounts == {cell: sums.amount_ppt for cell, sums in whole.cells.items()}
         held = query.of_groups(whole.ranked[1:3])
         assert held.by_bucket == whole.by_bucket
         assert all(held.by_group[key] == whole.by_group[key] for key in whole.ranked[1:3])
