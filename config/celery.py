@@ -14,6 +14,8 @@ from kombu.transport import TRANSPORT_ALIASES
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
+# Of Linux's prctl(2): the signal that a process gets when its parent ends.
+PR_SET_PDEATHSIG = 1
 TRANSPORT_ALIASES["folder"] = "config.broker:Transport"
 app = Celery("token_factory")
 
@@ -62,10 +64,9 @@ def configure() -> None:
 
 @beat_embedded_init.connect
 def end_with_the_worker(**_: Any) -> None:
-    """A worker's own beat would outlive it when it is killed. Other systems than Linux have no such wish."""
+    """A worker's own beat would outlive it when it is killed; only Linux can be asked to end it then."""
     if sys.platform == "linux":
-        wish_for_a_signal = 1
-        ctypes.CDLL(None).prctl(wish_for_a_signal, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 configure()
