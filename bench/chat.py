@@ -1,19 +1,18 @@
 """How fast the chat's pages are: 50 conversations of 200 turns, one page after another.
 
-    DATA_DIR=$(mktemp -d) PYTHONPATH=. python bench/chat.py
+    DATA_DIR=$(mktemp -d) uv run bench/chat.py
 
 Fills the configured, empty database and opens every conversation three times: `never rendered`, when no answer was
 watched while it streamed; `after a start`, when all were and this process has seen none; and `again`. Each time every
 tenth is scrolled up to its first turn: `never rendered, above` and so on are the parts that come then, one by one.
-Prints one JSON object: milliseconds (median, p95, most) of processor time in this process, templates and SQLite
-included.
+Prints one JSON object: the machine, and milliseconds (median, p95, most) of processor time in this process, templates
+and SQLite included.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import statistics
 import time
@@ -24,15 +23,15 @@ from types import SimpleNamespace
 from typing import Any
 
 # ruff: noqa: E402 -- Django is set up before models are imported
-import django
+import product
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-django.setup()
+product.set_up()
 
 from django.conf import settings
 from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
+from report import machine
 
 from accounts.models import Team, User
 from accounts.teams import personal_team
@@ -140,6 +139,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=200)
     options = parser.parse_args()
     settings.ALLOWED_HOSTS = ["testserver"]
+    found: dict[str, Any] = {"machine": machine()}
     call_command("migrate", verbosity=0)
     if Conversation.objects.exists():
         parser.error("the database has conversations already; give it an empty one")
@@ -157,7 +157,7 @@ def main() -> None:
     first_ms, _content = timed(client, f"/playground/c/{first.pk}/")
     spare_the_collector()
     pages = [f"/playground/c/{conversation.pk}/" for conversation in made]
-    found: dict[str, Any] = {"the first of a process": round(first_ms, 1)}
+    found["the first of a process"] = round(first_ms, 1)
     for name in ("never rendered", "after a start", "again"):
         if name == "after a start":
             markdown.neutral.cache_clear()

@@ -152,12 +152,12 @@ def _missing(site: Installation, ids: set[str]) -> bool:
         return True
 
 
-def markdown(findings: Sequence[Finding], *, verdict: str) -> str:
+def markdown(findings: Sequence[Finding], *, verdict: str, machine: str) -> str:
     rows = [HEAD, ("---", "---:", "---", "---:", "---:", "---:", "---:"), *(finding.row for finding in findings)]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     notes = "\n".join(f"- *{finding.fault.name}*: {finding.fault.told}{finding.note}" for finding in findings)
     day = time.strftime("%Y-%m-%d")
-    return f"Measured on {day}: {machine()}.\n\n{table}\n\n{verdict}\n\n{notes}"
+    return f"Measured on {day}: {machine}.\n\n{table}\n\n{verdict}\n\n{notes}"
 
 
 def run(only: str) -> tuple[list[Finding], str]:
@@ -186,6 +186,7 @@ def main() -> int:
         signal.signal(number, signal.default_int_handler)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    measured_on = machine()
     try:
         findings, verdict = run(options.only)
     except KeyboardInterrupt:
@@ -194,7 +195,7 @@ def main() -> int:
     except BenchError as error:
         progress(f"faults: {error}")
         return 1
-    text = markdown(findings, verdict=verdict)
+    text = markdown(findings, verdict=verdict, machine=measured_on)
     print(text)
     if options.write:
         write_page(text, PAGE, part="faults")

@@ -1,6 +1,6 @@
 """How long a key takes among many: fills the configured PostgreSQL with keys and asks the gateway with some of them.
 
-python bench/key_speed.py --keys 1000000 --port 8001        # prints one JSON object
+uv run bench/key_speed.py --keys 1000000 --port 8001        # prints one JSON object
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import time
 from statistics import median
 
 # ruff: noqa: E402 -- Django is set up before models are imported
-import django
+import product
 
-django.setup()
+product.set_up()
 
 from django.db import connection
 

@@ -1,9 +1,9 @@
 """How fast one process rates: puts usage records into the configured, empty database and times `billing.rating`.
 
-    python bench/rating_speed.py --records 50000        # prints one JSON object
-    python bench/rating_speed.py --records 50000 --rated 0 1000000 10000000
+    uv run bench/rating_speed.py --records 50000        # prints one JSON object
+    uv run bench/rating_speed.py --records 50000 --rated 0 1000000 10000000
                                                         # one each, with so many rated before (PostgreSQL alone)
-    python bench/rating_speed.py --records 50000 --workers 4    # shared out between so many processes
+    uv run bench/rating_speed.py --records 50000 --workers 4    # shared out between so many processes
 
 Rating is what the Celery worker's task calls in a loop, one transaction a batch. `cpu_us` is the processor time of a
 record, in this process and in the database's (where that is on this machine): unlike the seconds it is nearly the same
@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 # ruff: noqa: E402 -- Django is set up before models are imported
-import django
+import product
 
-django.setup()
+product.set_up()
 
 from django.core.management import call_command
 from django.db import connection, transaction

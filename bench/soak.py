@@ -191,6 +191,7 @@ def judge(looks: list[Look], before: Look, after: Look) -> list[Judged]:
 
 def run(*, minutes: float, streams: int) -> tuple[str, bool]:
     """The page's text, and whether all is well."""
+    measured_on = machine()
     with tempfile.TemporaryDirectory(prefix="token-factory-soak-") as name, installation(Path(name)) as site:
         before = look(site, began=time.monotonic())
         looks, after, faults = soak(site, minutes=minutes, streams=streams)
@@ -205,8 +206,8 @@ def run(*, minutes: float, streams: int) -> tuple[str, bool]:
     )
     happened = ", ".join(f"{name} ({count})" for name, count in faults.items())
     lines = [
-        f"Measured on {time.strftime('%Y-%m-%d')}: {machine()}. {minutes:g} minutes, {streams} streams of two chunks a"
-        " second.",
+        f"Measured on {time.strftime('%Y-%m-%d')}: {measured_on}. {minutes:g} minutes, {streams} streams of two chunks"
+        " a second.",
         "",
         "| | early | late | |",
         "| --- | ---: | ---: | --- |",
