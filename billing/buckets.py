@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -44,7 +45,8 @@ def floor_quarter(at: datetime) -> datetime:
     return at.replace(minute=at.minute // 15 * 15, second=0, microsecond=0)
 
 
-def stretches(start: datetime, end: datetime, zone: ZoneInfo) -> list[Stretch]:
+@lru_cache(maxsize=64)
+def stretches(start: datetime, end: datetime, zone: ZoneInfo) -> tuple[Stretch, ...]:
     """The period cut where the zone's clock changes."""
     found = [Stretch(start, _offset(start, zone))]
     at = start
@@ -53,7 +55,7 @@ def stretches(start: datetime, end: datetime, zone: ZoneInfo) -> list[Stretch]:
         if _offset(following, zone) != found[-1].offset_seconds:
             found.append(_change_between(at, following, zone))
         at = following
-    return found
+    return tuple(found)
 
 
 def _change_between(before: datetime, after: datetime, zone: ZoneInfo) -> Stretch:
@@ -73,9 +75,15 @@ def _offset(at: datetime, zone: ZoneInfo) -> int:
 # -- in the database ----------------------------------------------------------------------------
 
 _EPOCH = {
-    "postgresql": "CAST(EXTRACT(EPOCH FROM {time}) AS bigint)",
+    # Not EXTRACT, whose numbers are numeric.
+    "postgresql": "CAST(date_part('epoch', {time}) AS bigint)",
     "sqlite": "CAST(strftime('%%s', {time}) AS INTEGER)",
 }
+
+
+def epoch(time: str) -> str:
+    """A column of times as whole seconds, in SQL with parameters."""
+    return _EPOCH[connection.vendor].format(time=time)
 
 
 class Cut(NamedTuple):
@@ -98,15 +106,14 @@ class Cut(NamedTuple):
 def cut(start: datetime, end: datetime, *, interval: Interval, zone: ZoneInfo, time: str) -> Cut:
     """For rows with that column of times. Hours are numbered by their start, days by their count, months in order."""
     if interval == Interval.MONTH:
-        starts = tuple(buckets(start, end, interval=interval, zone=zone))
+        starts = buckets(start, end, interval=interval, zone=zone)
         expression, parameters = _stepped(time, [(at, place) for place, at in enumerate(starts)])
         return Cut(expression, parameters, interval, zone, starts)
     parts = [(part.starts_at, part.offset_seconds) for part in stretches(start, end, zone)]
     offset, parameters = _stepped(time, parts)
-    epoch = _EPOCH[connection.vendor].format(time=time)
     if interval == Interval.DAY:
-        return Cut(f"({epoch} + {offset}) / 86400", parameters, interval, zone, ())
-    return Cut(f"({epoch} + {offset}) / 3600 * 3600 - {offset}", parameters * 2, interval, zone, ())
+        return Cut(f"({epoch(time)} + {offset}) / 86400", parameters, interval, zone, ())
+    return Cut(f"({epoch(time)} + {offset}) / 3600 * 3600 - {offset}", parameters * 2, interval, zone, ())
 
 
 def _stepped(time: str, steps: list[tuple[datetime, int]]) -> tuple[str, list[Any]]:
@@ -121,8 +128,13 @@ def _stepped(time: str, steps: list[tuple[datetime, int]]) -> tuple[str, list[An
 # -- in Python ----------------------------------------------------------------------------------
 
 
-def buckets(start: datetime, end: datetime, *, interval: Interval, zone: ZoneInfo) -> Iterator[datetime]:
-    """The start, in UTC, of every bucket that a period touches."""
+@lru_cache(maxsize=64)
+def buckets(start: datetime, end: datetime, *, interval: Interval, zone: ZoneInfo) -> tuple[datetime, ...]:
+    """The start, in UTC, of every bucket that a period touches. A page asks for the same ones several times."""
+    return tuple(_buckets(start, end, interval, zone))
+
+
+def _buckets(start: datetime, end: datetime, interval: Interval, zone: ZoneInfo) -> Iterator[datetime]:
     if interval == Interval.HOUR:
         yield from _hours(start, end, zone)
         return

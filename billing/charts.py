@@ -149,7 +149,7 @@ def _day_label(day: date, name: str, language: str | None) -> str:
 
 def _series(report: UsageReport) -> list[Series]:
     """The largest groups, and what the others come to together."""
-    shown = report.named(report.ranked[: SERIES if report.count <= SERIES else SERIES - 1])
+    shown = report.groups[: SERIES if report.count <= SERIES else SERIES - 1]
     series = [Series(place, group.label, report.by_group[group.key], group) for place, group in enumerate(shown, 1)]
     if others := report.count - len(shown):
         label = gettext("%(count)d others") % {"count": others}

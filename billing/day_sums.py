@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.db import DataError, OperationalError, connection, transaction
-from django.db.models import Exists, Max, Min, OuterRef, QuerySet
+from django.db.models import Exists, Max, Min, OuterRef
 
 from accounts.models import Team
-from billing.buckets import following_month, midnight
+from billing.buckets import epoch, following_month, midnight
 from billing.cells import SUMMED_AFTER_SECONDS, SUMS
 from billing.latency import sum_latencies
 from billing.models import DayRollup, Rollup, SummedDay
@@ -45,6 +45,12 @@ MONTH_LEVELS = {
 }
 _NOTHING = {"key_id": "0", "member_id": "0", "model": "''", "endpoint": "''", "source": "''"}
 _DAY = timedelta(days=1)
+# A month counts while all of its days do.
+_FIT = {
+    SummedDay: "",
+    SummedMonth: f" AND NOT EXISTS (SELECT 1 FROM {SummedDay._meta.db_table} days WHERE days.team_id = spans.team_id"  # noqa: S608
+    " AND days.is_stale AND days.starts_at >= spans.starts_at AND days.ends_at <= spans.ends_at)",
+}
 # A day that goes on is summed again when it has grown by so much, and by so many rows.
 _PART_STEP = timedelta(hours=2)
 _PART_ROWS = 1_000
@@ -55,20 +61,32 @@ type Span = tuple[datetime, datetime]
 
 def summed_days(team_id: int, start: datetime, end: datetime) -> dict[datetime, datetime]:
     """The days that a period touches and that reports may take as they are summed: start → end."""
-    return _fresh(SummedDay.objects.all(), team_id, start, end)
+    return summed_spans(team_id, start, end, SummedDay)[0]
 
 
 def summed_months(team_id: int, start: datetime, end: datetime) -> dict[datetime, datetime]:
-    """The same of months; one counts while all of its days do."""
-    stale = SummedDay.objects.filter(
-        team_id=team_id, is_stale=True, starts_at__gte=OuterRef("starts_at"), ends_at__lte=OuterRef("ends_at")
-    )
-    return _fresh(SummedMonth.objects.exclude(Exists(stale)), team_id, start, end)
+    """The same of months."""
+    return summed_spans(team_id, start, end, SummedMonth)[0]
 
 
-def _fresh(rows: QuerySet[Any], team_id: int, start: datetime, end: datetime) -> dict[datetime, datetime]:
-    spans = rows.filter(team_id=team_id, starts_at__lt=end, ends_at__gt=start, is_stale=False)
-    return dict(spans.order_by("starts_at").values_list("starts_at", "ends_at"))
+def summed_spans(
+    team_id: int, start: datetime, end: datetime, *kinds: type[SummedDay | SummedMonth]
+) -> list[dict[datetime, datetime]]:
+    """Of each kind asked for, ascending: one statement, as every report begins with it."""
+    moments = [epoch(name) for name in ("starts_at", "ends_at")]
+    statements = [
+        f"SELECT {place} AS kind, {', '.join(moments)} FROM {kind._meta.db_table} spans"  # noqa: S608 -- the models' own names
+        f" WHERE team_id = %s AND starts_at < %s AND ends_at > %s AND NOT is_stale{_FIT[kind]}"
+        for place, kind in enumerate(kinds)
+    ]
+    adapt = connection.ops.adapt_datetimefield_value
+    found: list[dict[datetime, datetime]] = [{} for _ in kinds]
+    with connection.cursor() as cursor:
+        given = [team_id, adapt(end), adapt(start)] * len(kinds)
+        cursor.execute(f"{' UNION ALL '.join(statements)} ORDER BY 2", given)
+        for place, starts, ends in cursor.fetchall():
+            found[place][datetime.fromtimestamp(starts, UTC)] = datetime.fromtimestamp(ends, UTC)
+    return found
 
 
 def sum_days(*, now: datetime, limit: int = MAX_DAYS) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
+from html import escape
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from django.utils.html import escape
 from django.utils.safestring import SafeString
 
 from accounts.models import ApiKey, Team, User

@@ -129,6 +129,8 @@ def sum_latencies(team_id: int, start: datetime, end: datetime, *, span: Latency
 
 # -- reading ------------------------------------------------------------------------------------
 
+type Stretches = Mapping[LatencySpan, Sequence[tuple[datetime, datetime]]]
+
 
 class Percentiles(NamedTuple):
     """Seconds that so many per cent took at most, in the order of `PERCENTILES`; None where nothing was counted."""
@@ -170,17 +172,19 @@ def latencies(rows: Iterable[tuple[str, int, int, int]]) -> dict[str, Latency]:
 
 
 def latency_rows(
-    team_id: int, spans: Mapping[LatencySpan, Sequence[tuple[datetime, datetime]]], *, by: str, named: Mapping[str, Any]
+    team_id: int, spans: Stretches, less: Stretches | None = None, *, by: str, named: Mapping[str, Any]
 ) -> list[tuple[str, int, int, int]]:
     """Counts of the stretches by one column and step, each read from days, months or quarter hours as it is said."""
+    signed = [("", *one) for one in spans.items()] + [("-", *one) for one in (less or {}).items()]
     conditions = "".join(f" AND {name} = %s" for name in named)
     statements: list[str] = []
     parameters: list[Any] = []
-    for span, stretches in spans.items():
+    for sign, span, stretches in signed:
         if stretches:
             within = " OR ".join("starts_at >= %s AND starts_at < %s" for _ in stretches)
+            counted = f"{sign}first_tokens AS first_tokens, {sign}answers AS answers"
             statements.append(
-                f"SELECT {by} AS of_group, step, first_tokens, answers FROM {_TABLE}"  # noqa: S608 -- the model's own names
+                f"SELECT {by} AS of_group, step, {counted} FROM {_TABLE}"  # noqa: S608 -- the model's own names
                 f" WHERE team_id = %s AND span = {span.value}{conditions} AND ({within})"
             )
             moments = (moment for stretch in stretches for moment in stretch)
@@ -190,7 +194,8 @@ def latency_rows(
     union = " UNION ALL ".join(statements)
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT of_group, step, SUM(first_tokens), SUM(answers) FROM ({union}) counts GROUP BY of_group, step",  # noqa: S608
+            f"SELECT of_group, step, SUM(first_tokens), SUM(answers) FROM ({union}) counts GROUP BY of_group, step"  # noqa: S608
+            " HAVING SUM(counts.first_tokens) <> 0 OR SUM(counts.answers) <> 0",
             parameters,
         )
         return [(group, step, int(first), int(whole)) for group, step, first, whole in cursor.fetchall()]

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple, Self
 
-from billing.day_sums import Span, summed_days, summed_months
+from billing.day_sums import Span, summed_spans
+from billing.models import SummedDay
+from billing.report_models import SummedMonth
+
+HALF_DAY_HOURS = 12
+_HALF_DAY = timedelta(hours=HALF_DAY_HOURS)
 
 
 class Summed(NamedTuple):
@@ -22,7 +27,7 @@ class Summed(NamedTuple):
 
     @classmethod
     def within(cls, team_id: int, start: datetime, end: datetime) -> Self:
-        return cls(summed_months(team_id, start, end), summed_days(team_id, start, end))
+        return cls(*summed_spans(team_id, start, end, SummedMonth, SummedDay))
 
 
 class Pieces(NamedTuple):
@@ -58,6 +63,48 @@ def _widened(
             less.append((end, ends))
             last = ends
     return (first, last), less
+
+
+def cut_pieces(edges: Sequence[datetime], summed: Summed) -> dict[int, Pieces]:
+    """The period cut at its edges, by the hours that a moment of a piece is moved by to lie in its bucket.
+
+    Another zone's days lie across the edges. A day of which most is wanted is taken whole, less what lies beside: it
+    may begin before its bucket, and what is taken away lie before or behind. As that is less than half a day, and
+    the bucket more, half a day leads into it.
+    """
+    found = {hours: Pieces([], [], [], [], []) for hours in (0, HALF_DAY_HOURS, -HALF_DAY_HOURS)}
+    starts, days = sorted(summed.days.keys() | summed.months.keys()), sorted(summed.days.items())
+    for start, end in pairwise(edges):
+        if summed.days.get(start) == end:
+            _append(found[0].days, start, end)
+            continue
+        first, last = _across(start, end, days)
+        if first < start:
+            _append(found[HALF_DAY_HOURS].less_quarters, first, start)
+        if end < last:
+            _append(found[-HALF_DAY_HOURS].less_quarters, end, last)
+        at = first
+        while at < last:
+            at = _take(found[HALF_DAY_HOURS if at < start else 0], at, last, summed, starts)
+    return found
+
+
+def _across(start: datetime, end: datetime, days: Sequence[Span]) -> Span:
+    """A bucket, widened to the days at its ends of which more lies in it than beside."""
+    first, last = start, end
+    if days and end - start >= _HALF_DAY:
+        begins, ends = _begun_before(start, days)
+        if begins < start < ends <= end and start - begins < min(_HALF_DAY, ends - start):
+            first = begins
+        begins, ends = _begun_before(end, days)
+        if start <= begins < end < ends and ends - end < min(_HALF_DAY, end - begins):
+            last = ends
+    return first, last
+
+
+def _begun_before(at: datetime, days: Sequence[Span]) -> Span:
+    """The last of them that did, if any."""
+    return days[max(0, bisect_left(days, (at, at)) - 1)]
 
 
 def pieces(edges: Sequence[datetime], summed: Summed) -> Pieces:

@@ -7,6 +7,7 @@ is one statement over all of its sources: the database adds up, and only the ans
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -19,7 +20,7 @@ from django.utils.translation import gettext_lazy as _
 from billing.buckets import Interval, buckets, cut
 from billing.day_sums import Span
 from billing.models import DayRollup, Rollup
-from billing.pieces import Pieces, Summed, common, pieces, whole_pieces
+from billing.pieces import Pieces, Summed, common, cut_pieces, whole_pieces
 from billing.report_models import Level, Summary
 from billing.sums import COUNTED, Sums, amount_columns, amount_of, by_amount, sum_columns, sums_of
 
@@ -49,6 +50,17 @@ MODEL_COLUMNS = (GroupBy.MODEL, GroupBy.ENDPOINT, GroupBy.SOURCE)
 # What is taken away again may leave groups of which nothing is left.
 _USED = " HAVING SUM(rows.requests) <> 0"
 _BYTEWISE = {"postgresql": 'COLLATE "C"', "sqlite": ""}
+_MOVED = {"postgresql": "{time} + interval '{hours} hours'", "sqlite": "datetime({time}, '{hours} hours')"}
+# More stretches than these are looked up one by one: the planner takes longer over so many conditions than it reads.
+_FEW_SPANS = 8
+_WITHIN = "{time} >= since AND {time} < until"
+_ONE_BY_ONE = {
+    # What is not to be turned into a join the other way round has an OFFSET.
+    "postgresql": "SELECT found.* FROM unnest(%s::timestamptz[], %s::timestamptz[]) spans (since, until)"
+    " CROSS JOIN LATERAL ({rows} AND {within} OFFSET 0) found",
+    "sqlite": "SELECT {columns} FROM (SELECT key AS since, value AS until FROM json_each(%s)) spans"
+    " CROSS JOIN {table} WHERE {conditions} AND {within}",
+}
 
 
 class _Levels(NamedTuple):
@@ -85,6 +97,51 @@ class _Source(NamedTuple):
     spans: list[Span]
     level: Level | None = None
     is_less: bool = False
+    moved_hours: int = 0
+
+    @property
+    def began_at(self) -> str:
+        """A moment of the bucket that a row counts in."""
+        moved = _MOVED[connection.vendor].format(time=self.time, hours=f"{self.moved_hours:+d}")
+        return moved if self.moved_hours else self.time
+
+    def rows(self, columns: Sequence[str], conditions: Sequence[str], given: Sequence[Any]) -> tuple[str, list[Any]]:
+        """The statement that selects the rows, and its parameters."""
+        statement = f"SELECT {', '.join(columns)} FROM {self.table} WHERE {' AND '.join(conditions)}"  # noqa: S608
+        if len(self.spans) > _FEW_SPANS:
+            one_by_one = _ONE_BY_ONE[connection.vendor].format(
+                rows=statement, columns=", ".join(columns), table=self.table, conditions=" AND ".join(conditions),
+                within=_WITHIN.format(time=self.time),
+            )  # fmt: skip
+            return one_by_one, [*_listed(self.spans), *given]
+        moments = [connection.ops.adapt_datetimefield_value(moment) for span in self.spans for moment in span]
+        within = " OR ".join(f"{self.time} >= %s AND {self.time} < %s" for _ in self.spans)
+        return f"{statement} AND ({within})", [*given, *moments]
+
+
+def _listed(spans: Sequence[Span]) -> list[str]:
+    """The parameters of `_ONE_BY_ONE`: few long ones are sent sooner than many."""
+    if connection.vendor == "postgresql":
+        return [f"{{{','.join(moment.isoformat() for moment in side)}}}" for side in zip(*spans, strict=True)]
+    adapt = connection.ops.adapt_datetimefield_value
+    return [json.dumps({adapt(since): adapt(until) for since, until in spans})]
+
+
+def _sources_of(parts: Pieces, levels: _Levels, known: Summed) -> Iterator[_Source]:
+    summaries = Summary._meta.db_table
+    if parts.months:
+        yield _Source(summaries, "starts_at", parts.months, levels.month)
+    for days, is_less in ((parts.days, False), (parts.less_days, True)):
+        if days and levels.day is not None:
+            yield _Source(summaries, "starts_at", days, levels.day, is_less)
+        elif days:
+            yield _Source(DayRollup._meta.db_table, "day_at", days, None, is_less)
+    for stretches, is_less in ((parts.quarters, False), (parts.less_quarters, True)):
+        inside, quarters = common(stretches, known.days) if levels.quarter is not None else ([], stretches)
+        if inside:
+            yield _Source(summaries, "starts_at", inside, levels.quarter, is_less)
+        if quarters:
+            yield _Source(Rollup._meta.db_table, "quarter_at", quarters, None, is_less)
 
 
 class Ranking(NamedTuple):
@@ -112,16 +169,20 @@ class Reading:
 
     def cells(self, known: Summed | None = None) -> dict[Cell, Sums]:
         """By bucket and group; without an interval all is one bucket. `known` saves asking what is summed."""
-        return self._cells(known, sum_columns(), sums_of)
+        return self._cells(known, COUNTED, sum_columns(), sums_of)
 
     def amounts(self, known: Summed | None = None) -> dict[Cell, int]:
         """The cells' picopoints, which are all that a chart draws."""
-        return self._cells(known, amount_columns(), amount_of)
+        return self._cells(known, ("requests", "amount_ppt"), amount_columns(), amount_of)
 
     def _cells[T](
-        self, known: Summed | None, columns: Sequence[str], read: Callable[[Sequence[Any]], T]
+        self,
+        known: Summed | None,
+        counted: Sequence[str],
+        columns: Sequence[str],
+        read: Callable[[Sequence[Any]], T],
     ) -> dict[Cell, T]:
-        rows, parameters = self._rows(known)
+        rows, parameters = self._rows(known, counted)
         if not self.interval:
             found = _summed(self._columns, columns, read, rows, parameters)
             return {(self.start, group): sums for group, sums in found.items()}
@@ -155,57 +216,48 @@ class Reading:
 
     # -- the rows to be added up ------------------------------------------------------------------
 
-    def _rows(self, known: Summed | None) -> tuple[str, list[Any]]:
+    def _rows(self, known: Summed | None, counted: Sequence[str] = COUNTED) -> tuple[str, list[Any]]:
         statements: list[str] = []
         parameters: list[Any] = []
-        named = {by.column: value for by, value in self.filters.items()}
         for source in self._sources(known):
-            conditions: list[str] = ["team_id = %s"]
-            given: list[Any] = [self.team_id]
-            if source.level is not None:
-                conditions.append(f"level = {source.level.value}")
-            for column, value in named.items():
-                conditions.append(f"{column} = %s")
-                given.append(value)
-            if self.only is not None:
-                conditions.append(f"{self._columns[0]} IN ({', '.join(['%s'] * len(self.only)) or 'NULL'})")
-                given += self.only
-            within = " OR ".join(f"{source.time} >= %s AND {source.time} < %s" for _ in source.spans)
-            given += [connection.ops.adapt_datetimefield_value(moment) for span in source.spans for moment in span]
-            counted = [f"-{name} AS {name}" for name in COUNTED] if source.is_less else COUNTED
-            columns = ", ".join([f"{source.time} AS began_at", *self._columns, *counted])
-            statements.append(f"SELECT {columns} FROM {source.table} WHERE {' AND '.join(conditions)} AND ({within})")  # noqa: S608
+            columns = [f"{source.began_at} AS began_at"] if self.interval else []
+            columns += [*self._columns, *(f"-{name} AS {name}" if source.is_less else name for name in counted)]
+            statement, given = source.rows(columns, *self._conditions(source))
+            statements.append(statement)
             parameters += given
         return " UNION ALL ".join(statements), parameters
 
+    def _conditions(self, source: _Source) -> tuple[list[str], list[Any]]:
+        conditions: list[str] = ["team_id = %s"]
+        given: list[Any] = [self.team_id]
+        if source.level is not None:
+            conditions.append(f"level = {source.level.value}")
+        for by, value in self.filters.items():
+            conditions.append(f"{by.column} = %s")
+            given.append(value)
+        if self.only is not None:
+            # Numbers stand in the statement itself: there may be hundreds, and a parameter takes its time.
+            listed = [f"{value:d}" if isinstance(value, int) else "%s" for value in self.only]
+            conditions.append(f"{self._columns[0]} IN ({', '.join(listed) or 'NULL'})")
+            given += [value for value in self.only if not isinstance(value, int)]
+        return conditions, given
+
     def _sources(self, known: Summed | None) -> Iterator[_Source]:
         known = Summed.within(self.team_id, self.start, self.end) if known is None else known
-        parts = self._pieces(known)
         levels = _levels({*self.group_by, *self.filters})
-        summaries = Summary._meta.db_table
-        if parts.months:
-            yield _Source(summaries, "starts_at", parts.months, levels.month)
-        for days, is_less in ((parts.days, False), (parts.less_days, True)):
-            if days and levels.day is not None:
-                yield _Source(summaries, "starts_at", days, levels.day, is_less)
-            elif days:
-                yield _Source(DayRollup._meta.db_table, "day_at", days, None, is_less)
-        for stretches, is_less in ((parts.quarters, False), (parts.less_quarters, True)):
-            inside, quarters = common(stretches, known.days) if levels.quarter is not None else ([], stretches)
-            if inside:
-                yield _Source(summaries, "starts_at", inside, levels.quarter, is_less)
-            if quarters:
-                yield _Source(Rollup._meta.db_table, "quarter_at", quarters, None, is_less)
+        for hours, parts in self._pieces(known).items():
+            yield from (source._replace(moved_hours=hours) for source in _sources_of(parts, levels, known))
 
-    def _pieces(self, known: Summed) -> Pieces:
+    def _pieces(self, known: Summed) -> dict[int, Pieces]:
+        """By the hours that a moment of theirs is moved by to lie in its bucket."""
         if self.interval == Interval.HOUR:
             # No day lies in an hour.
-            return Pieces([], [], [(self.start, self.end)])
+            return {0: Pieces([], [], [(self.start, self.end)])}
         if self.interval is None:
-            return whole_pieces(self.start, self.end, known)
+            return {0: whole_pieces(self.start, self.end, known)}
         starts = buckets(self.start, self.end, interval=self.interval, zone=self.zone)
         # The first bucket may begin before the period.
-        return pieces((self.start, *list(starts)[1:], self.end), known)
+        return cut_pieces((self.start, *starts[1:], self.end), known)
 
     @property
     def _columns(self) -> list[str]:

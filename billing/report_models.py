@@ -45,6 +45,12 @@ class Summary(Sums):
             models.Index(fields=["team_id", "level", "starts_at"], name="summary_by_time"),
             models.Index(fields=["team_id", "level", "key_id", "starts_at"], name="summary_by_key"),
             models.Index(fields=["team_id", "level", "member_id", "starts_at"], name="summary_by_member"),
+            # Of all keys' months those of one model.
+            models.Index(
+                fields=["team_id", "model", "starts_at"],
+                name="cell_months_by_model",
+                condition=models.Q(level=Level.CELL_MONTH),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -138,7 +138,7 @@ class UsageQuery:
     @cached_property
     def buckets(self) -> tuple[datetime, ...]:
         """The start of each (in UTC), ascending; that of the first may lie before the period."""
-        return tuple(buckets(self.start, self.end, interval=self.interval, zone=self.zone))
+        return buckets(self.start, self.end, interval=self.interval, zone=self.zone)
 
     @property
     def reading(self) -> Reading:

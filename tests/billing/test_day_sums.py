@@ -72,8 +72,8 @@ def test_a_report_reads_days_where_it_can(team: Team) -> None:
     assert sum_days(now=NOW) == 35
     assert sum_days(now=NOW) == 0
     assert {zone: cells(team, zone) for zone in ZONES} == before
-    # From New York's first midnight to its last within the period.
-    assert readable_from_days(team) == sum(4 <= hour < 101 for hour in range(0, 120, 5))
+    # From New York's first midnight on: of the day in which the period ends most is wanted.
+    assert readable_from_days(team) == sum(hour >= 4 for hour in range(0, 120, 5))
 
 
 def test_a_day_is_summed_when_it_has_been_over_for_a_while(team: Team) -> None:
@@ -163,13 +163,16 @@ def test_a_day_of_which_most_is_wanted_is_read_less_the_rest(team: Team) -> None
     assert [(group.key, whole.by_group[group.key].requests) for group in query.ranked()] == [((0,), 2), ((1,), 1)]
 
 
-def test_the_days_of_another_zone_are_read_from_the_teams_quarters(team: Team) -> None:
+def test_the_days_of_another_zone_are_read_from_the_teams_days_and_the_quarters_beside(team: Team) -> None:
     use(team, [20, 40, 44])
     sum_days(now=NOW)
     query = UsageQuery.for_days(team.pk, date(2026, 10, 31), date(2026, 11, 2), ZoneInfo("Asia/Kathmandu"))
     whole = query.run()
     Rollup.objects.all().delete()
-    Summary.objects.exclude(level=Level.TEAM_QUARTER).delete()
+    Summary.objects.exclude(level__in=[Level.TEAM_QUARTER, Level.MODEL_DAY]).delete()
+    # Between New York's midnight and Kathmandu's, on the one day with requests, nothing but the day is looked at.
+    within = (START + timedelta(hours=28), START + timedelta(hours=42))
+    Summary.objects.filter(level=Level.TEAM_QUARTER, starts_at__range=within).delete()
     assert query.of_groups([]).by_bucket == whole.by_bucket
     assert [sums.requests for sums in whole.by_bucket.values()] == [2, 1]
 

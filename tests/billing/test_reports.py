@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from accounts.models import ApiKey, Team, User
 from billing.buckets import Interval, buckets, midnight, stretches
+from billing.day_sums import sum_days
 from billing.models import Charge, Rollup
 from billing.rates import load_rates
 from billing.reports import GroupBy, ReportError, Sums, UsageQuery, day_totals, usage_by_bucket, usage_totals
@@ -113,6 +114,22 @@ def test_a_day_in_kathmandu_begins_at_a_quarter_past_six_in_the_evening() -> Non
     assert requests_by_bucket(query) == {"2026-11-09T00:00:00+05:45": 1, "2026-11-10T00:00:00+05:45": 1}
     hourly = UsageQuery(7, boundary, boundary + timedelta(hours=1), KATHMANDU, Interval.HOUR)
     assert requests_by_bucket(hourly) == {"2026-11-10T00:00:00+05:45": 1}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("zone", ["Asia/Kathmandu", "Asia/Tokyo", "America/New_York"])
+@pytest.mark.parametrize("by", [GroupBy.MODEL, GroupBy.KEY])
+def test_weeks_of_a_zone_are_the_same_out_of_the_summed_days_of_another(zone: str, by: GroupBy) -> None:
+    """Shanghai's days begin before Kathmandu's, after Tokyo's, and half a day away from New York's."""
+    Team.objects.create(pk=7, name="A", time_zone="Asia/Shanghai")
+    start, end = datetime(2026, 3, 1, 6, tzinfo=UTC), datetime(2026, 3, 22, 15, tzinfo=UTC)
+    for number in range(0, 21 * 96, 7):
+        make_rollup(start + number * timedelta(minutes=15), units=1 + number, key_id=number % 2)
+    query = UsageQuery(7, start, end, ZoneInfo(zone), group_by=(by,))
+    plain = query.run()
+    assert sum_days(now=end) > 20
+    assert query.run().cells == plain.cells
+    assert query.overview(drawn=2, listed=2).amounts == plain.amounts
 
 
 @pytest.mark.django_db
