@@ -107,7 +107,8 @@ def sum_days(*, now: datetime, limit: int = MAX_DAYS) -> int:
 def _sum_team(team: Team, closed: datetime, *, limit: int) -> int:
     zone = ZoneInfo(team.time_zone)
     _forget_other_days(team.pk, zone)
-    days = list(islice(_missing_days(team.pk, zone, closed), limit))
+    # A part of a day that went stale and has grown since comes twice, the longer one later.
+    days = list(dict(islice(_missing_days(team.pk, zone, closed), limit)).items())
     _note(SummedDay, team.pk, days)
     _pass_empty_days(team.pk, days)
     noted = SummedDay.objects.filter(team_id=team.pk, starts_at__in=[start for start, _ in days])

@@ -17,6 +17,7 @@ SUITES = [
     "billing/test_rating.py",
     "billing/test_quota.py",
     "billing/test_reports.py",
+    "billing/test_day_sums.py::test_of_a_busy_day_the_hours_so_far_are_summed",
     "billing/test_snapshots.py",
     "billing/test_ledger_commands.py",
     "billing/test_counters.py",
