@@ -164,11 +164,15 @@ class Transport(httpx.AsyncBaseTransport):
 
     def release(self, origin: Origin, connection: Connection) -> None:
         idle = self._idle.setdefault(origin, [])
+        now = connection.loop.time()
         if connection.reusable and len(idle) < MAX_IDLE_CONNECTIONS:
-            connection.idle_since = connection.loop.time()
+            connection.idle_since = now
             idle.append(connection)
         else:
             self.discard(connection)
+        # The last one put back is the first one taken: those that a busy time left over lie at the other end.
+        while idle and now - idle[0].idle_since > IDLE_SECONDS:
+            self.discard(idle.pop(0))
 
     async def aclose(self) -> None:
         for connection in list(self.open_connections):

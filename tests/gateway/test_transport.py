@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from gateway.connection import HIGH_WATER_BYTES, MAX_HEAD_BYTES, Connection
-from gateway.transport import Transport
+from gateway.transport import IDLE_SECONDS, Transport
 from tests.fake_upstream import replies
 from tests.fake_upstream.server import FakeUpstream, Received, Wire, fake_upstream
 from tests.gateway.loops import until
@@ -103,6 +103,25 @@ def test_a_connection_in_use_is_not_shared(run: Run, upstream: FakeUpstream) -> 
 
     run(scenario())
     assert len({request.connection for request in upstream.received}) == 2
+
+
+def test_connections_that_a_busy_time_left_over_are_closed(run: Run, upstream: FakeUpstream) -> None:
+    upstream.then(*[OK] * 4)
+
+    async def scenario() -> None:
+        async with transport() as client:
+            responses = [await client.handle_async_request(post(upstream)) for _ in range(3)]
+            for response in responses:
+                await response.aread()
+                await response.aclose()
+            first, second, last = sorted(client.open_connections, key=lambda one: one.idle_since)
+            first.idle_since -= 2 * IDLE_SECONDS
+            second.idle_since -= 2 * IDLE_SECONDS
+            assert await fetch(client, post(upstream)) == (200, b"fine")
+            assert client.open_connections == {last}
+            assert (first.closed, second.closed, last.closed) == (True, True, False)
+
+    run(scenario())
 
 
 @pytest.mark.parametrize("value", ["close", "Close"])
