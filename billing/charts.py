@@ -178,15 +178,16 @@ def _description(report: UsageReport) -> str:
 
 def _bars(report: UsageReport, amounts: dict[datetime, list[int]], slots: _Slots, *, top: int) -> list[Bars]:
     width = min(WIDEST_BAR, max(THINNEST_BAR, slots.width * BAR_SHARE))
-    w, unit = _number(width), PLOT_HEIGHT / top
+    w, unit, bottom = _number(width), PLOT_HEIGHT / top, TOP + PLOT_HEIGHT
     paths: dict[int, list[str]] = {}
     for place, bucket in enumerate(report.buckets):
         below, x = 0, _number(slots.middle(place) - width / 2)
         for number, amount in enumerate(amounts.get(bucket, ()), 1):
             if amount:
-                y, h = _number(TOP + PLOT_HEIGHT - unit * (below + amount)), _number(unit * amount)
-                paths.setdefault(number, []).append(f"M{x} {y}h{w}v{h}h-{w}z")
                 below += amount
+                # As `_number` writes: a year by day has thousands of these.
+                path = f"M{x} {bottom - unit * below:.5g}h{w}v{unit * amount:.5g}h-{w}z"
+                paths.setdefault(number, []).append(path)
     return [Bars(number, "".join(parts)) for number, parts in sorted(paths.items())]
 
 
@@ -209,10 +210,11 @@ def _hits(
 ) -> list[Hit]:
     total_of, before_of = _total_line(), _before_line()
     width = _number(slots.width)
+    labels = [f"{one.label}: " for one in series]
     hits = []
     for place, (bucket, name) in enumerate(names.items()):
         found = amounts.get(bucket, ())
-        lines = [f"{one.label}: {format_points(amount)}" for one, amount in zip(series, found, strict=False) if amount]
+        lines = [label + format_points(amount) for label, amount in zip(labels, found, strict=False) if amount]
         lines = [name, *lines, total_of(sum(found))]
         if place < len(earlier):
             lines.append(before_of(earlier[place]))

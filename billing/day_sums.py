@@ -36,7 +36,12 @@ MAX_DAYS = 500
 _WHO = ("key_id", "member_id", "model", "endpoint", "source")
 _MODEL = ("model", "endpoint", "source")
 QUARTER_LEVELS: dict[Level, tuple[str, ...]] = {Level.MODEL_QUARTER: _MODEL, Level.TEAM_QUARTER: ()}
-DAY_LEVELS = {Level.MODEL_DAY: _MODEL, Level.KEY_DAY: ("key_id",), Level.MEMBER_DAY: ("member_id",)}
+DAY_LEVELS: dict[Level, tuple[str, ...]] = {
+    Level.MODEL_DAY: _MODEL,
+    Level.KEY_DAY: ("key_id",),
+    Level.MEMBER_DAY: ("member_id",),
+    Level.TEAM_DAY: (),
+}
 MONTH_LEVELS = {
     Level.MODEL_MONTH: _MODEL,
     Level.KEY_MONTH: ("key_id",),

@@ -71,7 +71,7 @@ class _Levels(NamedTuple):
     month: Level
 
 
-_OF_ALL = _Levels(Level.TEAM_QUARTER, Level.MODEL_DAY, Level.MODEL_MONTH)
+_OF_ALL = _Levels(Level.TEAM_QUARTER, Level.TEAM_DAY, Level.MODEL_MONTH)
 _OF_MODELS = _Levels(Level.MODEL_QUARTER, Level.MODEL_DAY, Level.MODEL_MONTH)
 _OF_KEYS = _Levels(None, Level.KEY_DAY, Level.KEY_MONTH)
 _OF_MEMBERS = _Levels(None, Level.MEMBER_DAY, Level.MEMBER_MONTH)

@@ -29,6 +29,7 @@ class Level(models.IntegerChoices):
     MEMBER_MONTH = 7
     CELL_MONTH = 8
     TEAM_QUARTER = 9
+    TEAM_DAY = 10
 
 
 class Summary(Sums):

@@ -68,7 +68,10 @@ def sum_columns() -> list[str]:
 
 def amount_columns() -> list[str]:
     """Of those the amount alone, for `amount_of` to read."""
-    return [column for column in sum_columns() if column.endswith("_ppt")]
+    if connection.vendor == "sqlite":
+        return [column for column in sum_columns() if column.endswith("_ppt")]
+    # A chart has thousands, and a Decimal takes three times as long to become a number as text does.
+    return ["SUM(amount_ppt)::text AS amount_ppt"]
 
 
 def by_amount() -> list[str]:

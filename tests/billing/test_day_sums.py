@@ -169,7 +169,7 @@ def test_the_days_of_another_zone_are_read_from_the_teams_days_and_the_quarters_
     query = UsageQuery.for_days(team.pk, date(2026, 10, 31), date(2026, 11, 2), ZoneInfo("Asia/Kathmandu"))
     whole = query.run()
     Rollup.objects.all().delete()
-    Summary.objects.exclude(level__in=[Level.TEAM_QUARTER, Level.MODEL_DAY]).delete()
+    Summary.objects.exclude(level__in=[Level.TEAM_QUARTER, Level.TEAM_DAY]).delete()
     # Between New York's midnight and Kathmandu's, on the one day with requests, nothing but the day is looked at.
     within = (START + timedelta(hours=28), START + timedelta(hours=42))
     Summary.objects.filter(level=Level.TEAM_QUARTER, starts_at__range=within).delete()
