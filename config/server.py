@@ -21,8 +21,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 BACKLOG = 2048
 SWITCH_INTERVAL_SECONDS = 0.0001
-# A page of a long report makes tens of thousands of objects, none of them garbage that only the collector finds.
-GC_THRESHOLD = 100_000
+GC_THRESHOLD = 20_000
 # A head that is not whole by then is refused. One read of the socket, which may hold the end of the request before,
 # is 256 KiB at most.
 MAX_HEAD_BYTES = 512 * 1024
