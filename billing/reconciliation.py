@@ -246,7 +246,8 @@ def _odd_span(kind: str, team_id: int, span: Span, sums: Sequence[_Summed]) -> I
 
 
 def _sums_of(rows: QuerySet[Any], columns: Sequence[str]) -> set[tuple[Any, ...]]:
-    groups = rows.order_by().values_list(*columns)
+    # The team is always one: without any column it would be all of them that are told apart.
+    groups = rows.order_by().values_list("team_id", *columns)
     return set(groups.annotate(**{f"sum_{name}": Sum(name) for name in SUMS}))
 
 
