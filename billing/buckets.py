@@ -35,6 +35,7 @@ class Stretch(NamedTuple):
     offset_seconds: int
 
 
+@lru_cache(maxsize=4_096)
 def midnight(day: date, zone: ZoneInfo) -> datetime:
     """When a day begins there, in UTC; where that hour is skipped, the moment of the change."""
     return datetime.combine(day, time(), zone).astimezone(UTC)

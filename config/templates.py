@@ -1,7 +1,7 @@
 """Django's templates, whose pages are freed as soon as they are sent.
 
-The layers of a template's context refer to the context as it does to them, so whatever a page was made of would wait for
-the garbage collector, and that holds up every stream of the process for as long as it looks through it.
+The layers of a template's context refer to the context as it does to them, so whatever a page was made of would wait
+for the garbage collector, and that holds up every stream of the process for as long as it looks through it.
 """
 
 from __future__ import annotations
