@@ -11,6 +11,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
+from tests import distribution
 from tests.installation import Installation, WebProcess
 from tests.services import missing
 
@@ -25,6 +26,14 @@ ARGUMENTS = [
 ]
 
 type Open = Callable[..., Page]
+
+
+@pytest.fixture
+def has_turn(pytestconfig: pytest.Config) -> Callable[[int, int], bool]:
+    """Whether the page of that number is looked at in a window of that width. Of two windows, one narrow and one wide,
+    the whole suite uses one for each page, in turn; `pytest tests/browser` both for every page."""
+    is_whole = distribution.is_whole(pytestconfig)
+    return lambda number, width: not is_whole or number % 2 == (width < 1000)
 
 
 @pytest.fixture(scope="module")
