@@ -169,11 +169,11 @@ class Reading:
 
     def cells(self, known: Summed | None = None) -> dict[Cell, Sums]:
         """By bucket and group; without an interval all is one bucket. `known` saves asking what is summed."""
-        return self._cells(known, COUNTED, sum_columns(), sums_of)
+        return self._cells(known, COUNTED, sum_columns(), sums_of, having=_USED)
 
     def amounts(self, known: Summed | None = None) -> dict[Cell, int]:
-        """The cells' picopoints, which are all that a chart draws."""
-        return self._cells(known, ("requests", "amount_ppt"), amount_columns(), amount_of)
+        """The cells' picopoints, which are all that a chart draws; cells of nothing may be among them."""
+        return self._cells(known, ("amount_ppt",), amount_columns(), amount_of)
 
     def _cells[T](
         self,
@@ -181,15 +181,17 @@ class Reading:
         counted: Sequence[str],
         columns: Sequence[str],
         read: Callable[[Sequence[Any]], T],
+        *,
+        having: str = "",
     ) -> dict[Cell, T]:
         rows, parameters = self._rows(known, counted)
         if not self.interval:
-            found = _summed(self._columns, columns, read, rows, parameters)
+            found = _summed(self._columns, columns, read, rows, parameters, having=having)
             return {(self.start, group): sums for group, sums in found.items()}
         parts = cut(self.start, self.end, interval=self.interval, zone=self.zone, time="began_at")
         numbered = f"SELECT {parts.expression} AS number, parts.* FROM ({rows}) parts"  # noqa: S608 -- the models' own names
         by = ["number", *self._columns]
-        found = _summed(by, columns, read, numbered, [*parts.parameters, *parameters])
+        found = _summed(by, columns, read, numbered, [*parts.parameters, *parameters], having=having)
         starts = {number: parts.bucket(int(number)) for number in {key[0] for key in found}}
         # One key a group: a chart of a year has thousands of cells, and the garbage collector looks at each object.
         groups = {key[1:]: key[1:] for key in found}
@@ -267,9 +269,15 @@ class Reading:
 
 
 def _summed[T](
-    by: Sequence[str], columns: Sequence[str], read: Callable[[Sequence[Any]], T], rows: str, parameters: list[Any]
+    by: Sequence[str],
+    columns: Sequence[str],
+    read: Callable[[Sequence[Any]], T],
+    rows: str,
+    parameters: list[Any],
+    *,
+    having: str,
 ) -> dict[GroupKey, T]:
-    grouped = f" GROUP BY {', '.join(by)}{_USED}" if by else ""
+    grouped = f" GROUP BY {', '.join(by)}{having}" if by else ""
     statement = f"SELECT {', '.join([*by, *columns])} FROM ({rows}) rows{grouped}"  # noqa: S608
     width = len(by)
     # What adds up nothing at all adds up to NULL.

@@ -99,6 +99,8 @@ def open_page(browser: Browser, site: WebProcess, request: pytest.FixtureRequest
             viewport={"width": width, "height": height},
             color_scheme=scheme,  # type: ignore[arg-type]
             locale="zh-CN" if language.startswith("zh") else "en-US",
+            # A window has it by itself, the shell has not.
+            permissions=["clipboard-write"],
         )
         if owner:
             context.add_cookies(request.getfixturevalue("owner_cookies"))
