@@ -6,12 +6,14 @@ buckets stays a light page.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from functools import lru_cache
 from typing import NamedTuple
 
 from django.utils.formats import date_format
+from django.utils.safestring import SafeString
 from django.utils.translation import get_language, gettext
 
 from billing.buckets import Interval
@@ -48,7 +50,7 @@ class Series(NamedTuple):
 
 class Bars(NamedTuple):
     number: int
-    path: str
+    path: SafeString
 
 
 class Hit(NamedTuple):
@@ -108,7 +110,7 @@ def stacked_bars(report: UsageReport, *, before: UsageReport | None = None) -> C
     `before` is the same of the period before, whose buckets are drawn as a line over those of this one.
     """
     series = _series(report)
-    amounts = {bucket: _amounts(report, bucket, series) for bucket in report.buckets if bucket in report.by_bucket}
+    amounts = _amounts(report, series)
     earlier = [before.by_bucket.get(bucket, Sums()).amount_ppt for bucket in before.buckets] if before else []
     highest = max((*map(sum, amounts.values()), *earlier), default=0)
     step = nice_step(highest)
@@ -158,12 +160,17 @@ def _series(report: UsageReport) -> list[Series]:
     return series
 
 
-def _amounts(report: UsageReport, bucket: datetime, series: Sequence[Series]) -> list[int]:
-    """What is left of the bucket after the groups that are shown is the others'."""
-    found = [report.amounts.get((bucket, one.group.key), 0) for one in series if one.group]
-    if len(found) < len(series):
-        found.append(report.by_bucket[bucket].amount_ppt - sum(found))
-    return found
+def _amounts(report: UsageReport, series: Sequence[Series]) -> dict[datetime, list[int]]:
+    """Each series' by bucket. What is left of a bucket after the groups that are shown is the others'."""
+    place_of = {one.group.key: place for place, one in enumerate(series) if one.group}
+    amounts = {bucket: [0] * len(series) for bucket in report.buckets if bucket in report.by_bucket}
+    for (bucket, key), amount in report.amounts.items():
+        if (place := place_of.get(key)) is not None and bucket in amounts:
+            amounts[bucket][place] = amount
+    if len(place_of) < len(series):
+        for bucket, found in amounts.items():
+            found[-1] = report.by_bucket[bucket].amount_ppt - sum(found)
+    return amounts
 
 
 def _description(report: UsageReport) -> str:
@@ -179,16 +186,18 @@ def _description(report: UsageReport) -> str:
 def _bars(report: UsageReport, amounts: dict[datetime, list[int]], slots: _Slots, *, top: int) -> list[Bars]:
     width = min(WIDEST_BAR, max(THINNEST_BAR, slots.width * BAR_SHARE))
     w, unit, bottom = _number(width), PLOT_HEIGHT / top, TOP + PLOT_HEIGHT
-    paths: dict[int, list[str]] = {}
+    floor = _number(bottom)
+    paths: defaultdict[int, list[str]] = defaultdict(list)
     for place, bucket in enumerate(report.buckets):
-        below, x = 0, _number(slots.middle(place) - width / 2)
+        x, below, foot = _number(slots.middle(place) - width / 2), 0, floor
         for number, amount in enumerate(amounts.get(bucket, ()), 1):
             if amount:
                 below += amount
                 # As `_number` writes: a year by day has thousands of these.
-                path = f"M{x} {bottom - unit * below:.5g}h{w}v{unit * amount:.5g}h-{w}z"
-                paths.setdefault(number, []).append(path)
-    return [Bars(number, "".join(parts)) for number, parts in sorted(paths.items())]
+                head = f"{bottom - unit * below:.5g}"
+                paths[number].append(f"M{x} {foot}V{head}h{w}V{foot}z")
+                foot = head
+    return [Bars(number, SafeString("".join(parts))) for number, parts in sorted(paths.items())]
 
 
 def _line(amounts: Sequence[int], slots: _Slots, *, top: int) -> str:

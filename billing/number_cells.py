@@ -22,6 +22,11 @@ def counts(numbers: Iterable[int]) -> list[str]:
     return [f"{number:,}".replace(",", separator) for number in numbers]
 
 
+def decimal(number: float, places: int = 0) -> str:
+    """Rounded, as the reader's language writes it."""
+    return f"{number:.{places}f}".replace(".", str(get_format("DECIMAL_SEPARATOR")))
+
+
 def sums_cells(sums: Sums, *, total: Sums) -> SafeString:
     """Requests, errors, units and points; pages and characters only where the total has any."""
     units = [sums.requests, sums.errors, sums.input, sums.cache_read, sums.output]

@@ -12,7 +12,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import NamedTuple
 
-PPT_PER_POINT = 10**12
+POINT_DECIMALS = 12
+PPT_PER_POINT = 10**POINT_DECIMALS
 MAX_TOKENS = 10**8
 MAX_PAGES = 10**5
 # Points per million units, and points per page.
@@ -130,9 +131,10 @@ def is_unpriced(units: Mapping[str, int], prices: Mapping[str, int]) -> bool:
 
 def format_points(amount_ppt: int) -> str:
     """The exact number of points, without exponent or idle zeros: 141_120_000 → "0.00014112"."""
-    whole, fraction = divmod(abs(amount_ppt), PPT_PER_POINT)
-    sign = "-" if amount_ppt < 0 else ""
-    return f"{sign}{whole}.{fraction:012d}".rstrip("0") if fraction else f"{sign}{whole}"
+    digits = str(amount_ppt)
+    if len(digits) < POINT_DECIMALS + 2:
+        digits = digits.zfill(POINT_DECIMALS + (2 if amount_ppt < 0 else 1))
+    return f"{digits[:-POINT_DECIMALS]}.{digits[-POINT_DECIMALS:]}".rstrip("0").rstrip(".")
 
 
 def _within(count: int, ceiling: int) -> int:

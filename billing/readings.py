@@ -187,15 +187,21 @@ class Reading:
         rows, parameters = self._rows(known, counted)
         if not self.interval:
             found = _summed(self._columns, columns, read, rows, parameters, having=having)
-            return {(self.start, group): sums for group, sums in found.items()}
+            return {(self.start, group): sums for group, sums in found}
         parts = cut(self.start, self.end, interval=self.interval, zone=self.zone, time="began_at")
         numbered = f"SELECT {parts.expression} AS number, parts.* FROM ({rows}) parts"  # noqa: S608 -- the models' own names
         by = ["number", *self._columns]
         found = _summed(by, columns, read, numbered, [*parts.parameters, *parameters], having=having)
-        starts = {number: parts.bucket(int(number)) for number in {key[0] for key in found}}
-        # One key a group: a chart of a year has thousands of cells, and the garbage collector looks at each object.
-        groups = {key[1:]: key[1:] for key in found}
-        return {(starts[key[0]], groups[key[1:]]): sums for key, sums in found.items()}
+        # One start a bucket and one key a group: a chart of a year has thousands of cells.
+        starts: dict[Value, datetime] = {}
+        groups: dict[GroupKey, GroupKey] = {}
+        cells: dict[Cell, T] = {}
+        for numbered_key, sums in found:
+            number, group = numbered_key[0], numbered_key[1:]
+            if (start := starts.get(number)) is None:
+                start = starts[number] = parts.bucket(int(number))
+            cells[start, groups.setdefault(group, group)] = sums
+        return cells
 
     def groups(self, known: Summed | None = None) -> dict[GroupKey, Sums]:
         return {group: sums for (_, group), sums in replace(self, interval=None).cells(known).items()}
@@ -276,12 +282,12 @@ def _summed[T](
     parameters: list[Any],
     *,
     having: str,
-) -> dict[GroupKey, T]:
+) -> Iterator[tuple[GroupKey, T]]:
     grouped = f" GROUP BY {', '.join(by)}{having}" if by else ""
     statement = f"SELECT {', '.join([*by, *columns])} FROM ({rows}) rows{grouped}"  # noqa: S608
     width = len(by)
     # What adds up nothing at all adds up to NULL.
-    return {row[:width]: read(row[width:]) for row in _fetched(statement, parameters) if row[width] is not None}
+    return ((row[:width], read(row[width:])) for row in _fetched(statement, parameters) if row[width] is not None)
 
 
 def _fetched(statement: str, parameters: list[Any]) -> list[tuple[Any, ...]]:

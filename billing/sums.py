@@ -84,8 +84,7 @@ def by_amount() -> list[str]:
 
 def amount_of(row: Sequence[Any]) -> int:
     """Picopoints of one row of `amount_columns`."""
-    high_ppt, low_ppt = row if len(row) > 1 else (0, *row)
-    return int(high_ppt) * _HALF + int(low_ppt)
+    return int(row[0]) if len(row) == 1 else row[0] * _HALF + row[1]
 
 
 def sums_of(row: Sequence[Any]) -> Sums:

@@ -21,7 +21,7 @@ from accounts.models import Team
 from billing.buckets import Interval
 from billing.charts import SERIES, Chart, Series, stacked_bars
 from billing.filter_options import Option, filter_options, options_html
-from billing.latency import Latency, latencies, latency_rows
+from billing.latency import PERCENTILES, Latency, latencies, latency_rows
 from billing.models import Source, UsageRecord
 from billing.number_cells import counts, number_cells, sums_cells
 from billing.pieces import Summed, whole_pieces
@@ -31,6 +31,7 @@ from billing.report_models import LatencySpan
 from billing.reports import Group, GroupBy, Sums, UsageReport
 from billing.snapshots import one_moment
 from billing.templatetags.reports import change as change_of
+from billing.templatetags.reports import seconds
 from billing.usage_choice import UsageChoice, days_of
 
 GROUPS_A_PART = 50
@@ -99,6 +100,13 @@ class Filter(NamedTuple):
 class LatencyRow(NamedTuple):
     label: str
     latency: Latency
+
+    @property
+    def html(self) -> SafeString:
+        first, whole = self.latency
+        times = [seconds(time) for one in (first, whole) for time in one.seconds or [None] * len(PERCENTILES)]
+        cells = number_cells([*times, *counts([whole.answers])])
+        return SafeString(f'<tr><th scope="row">{escape(self.label)}</th>{cells}</tr>')
 
 
 @dataclass(frozen=True)

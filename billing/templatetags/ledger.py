@@ -7,9 +7,9 @@ from typing import Any
 
 from django import template
 from django.utils import timezone
-from django.utils.formats import number_format
 
 from billing.models import Meter, Rate
+from billing.number_cells import decimal
 from billing.pricing import format_points
 from billing.quota_notices import cached_status, known_status
 from billing.rates import RateCard, format_rate_of
@@ -26,7 +26,7 @@ def points(amount_ppt: int) -> str:
 @register.filter
 def percent(share: float | None) -> str:
     """A share of 1 as a percentage with one decimal; a dash without one."""
-    return "–" if share is None else f"{number_format(round(share * 100, 1), 1)} %"
+    return "–" if share is None else f"{decimal(share * 100, 1)} %"
 
 
 @register.inclusion_tag("billing/rate_history.html")

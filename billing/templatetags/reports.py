@@ -1,15 +1,12 @@
-"""Durations, changes and rough amounts, as the usage pages print them.
-
-Numbers are rounded here: Django's formatting cuts what is behind the last decimal.
-"""
+"""Durations, changes and rough amounts, as the usage pages print them."""
 
 from __future__ import annotations
 
 from django import template
-from django.utils.formats import number_format
 from django.utils.translation import gettext
 
 from billing.models import Meter
+from billing.number_cells import decimal
 from billing.pricing import PPT_PER_POINT
 from billing.rates import format_rate_of
 
@@ -25,13 +22,11 @@ def seconds(value: float | None) -> str:
     if value is None:
         return "–"
     if value < 1:
-        return gettext("%(count)s ms") % {"count": number_format(round(value * 1_000))}
+        return gettext("%(count)s ms") % {"count": decimal(value * 1_000)}
     if value < MINUTE:
-        return gettext("%(count)s s") % {
-            "count": number_format(round(value, 2 if value < 10 else 1), 2 if value < 10 else 1)
-        }
+        return gettext("%(count)s s") % {"count": decimal(value, 2 if value < 10 else 1)}
     minutes, rest = divmod(round(value), MINUTE)
-    return gettext("%(minutes)s min %(seconds)s s") % {"minutes": number_format(minutes), "seconds": rest}
+    return gettext("%(minutes)s min %(seconds)s s") % {"minutes": minutes, "seconds": rest}
 
 
 @register.filter
@@ -41,9 +36,9 @@ def change(now: int, before: int) -> str:
         return "–"
     percent = (now - before) * 100 / before
     if percent > MOST_PERCENT:
-        return gettext("× %(times)s") % {"times": number_format(round(now / before))}
+        return gettext("× %(times)s") % {"times": decimal(now / before)}
     sign = "+" if percent > 0 else "−" if percent < 0 else "±"
-    return f"{sign}{number_format(round(abs(percent), 1), 1)} %"
+    return f"{sign}{decimal(abs(percent), 1)} %"
 
 
 @register.filter
@@ -53,7 +48,7 @@ def about(amount_ppt: int) -> str:
     if not points:
         return "0"
     decimals = max(0, 2 - _magnitude(points))
-    text = number_format(round(points, decimals), decimals)
+    text = decimal(points, decimals)
     return text if not decimals else text.rstrip("0").rstrip(".,")
 
 
