@@ -1,4 +1,4 @@
-"""The web process: `/v1` and its kin go straight to the gateway, everything else to Django."""
+"""The web process: `/v1` and its kin go straight to the gateway, everything else but `/healthz` to Django."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from config.page_bodies import limited
 from gateway.app import PREFIXES
 from gateway.app import application as models_application
 from gateway.cors import with_cors
-from gateway.http import Receive, Scope, Send
+from gateway.http import Receive, Scope, Send, send_answer
 from gateway.runtime import Runtime, RuntimeSettings, set_runtime
 from playground import generation, own_tasks
 
@@ -58,6 +58,9 @@ async def application(scope: Scope, receive: Receive, send: Send) -> Any:
     if scope["type"] == "lifespan":
         return await lifespan(receive, send)
     path = scope["path"]
+    if path == "/healthz":
+        # Here, because a page takes many turns of the loop: under load whoever asks would take the process for dead.
+        return await send_answer(send, status=200, headers=[(b"content-type", b"text/plain")], body=b"ok")
     if path.startswith(PREFIXES) or path == "/v1":
         return await gateway_application(scope, receive, send)
     return await django_application(scope, limited(scope, receive), cast(Any, send))

@@ -1,4 +1,4 @@
-"""What orchestrators and Prometheus ask a web process: `/healthz`, `/readyz`, `/metrics`."""
+"""What orchestrators and Prometheus ask a web process: `/readyz` and `/metrics`; `/healthz` is in `config.asgi`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,6 @@ from gateway.runtime import has_runtime, runtime
 # Records older than this that nobody has rated: no worker is at work.
 RATED_WITHIN = timedelta(minutes=2)
 MAX_BACKLOG_BYTES = 16 * 1024 * 1024
-
-
-@public
-def healthz(request: HttpRequest) -> HttpResponse:
-    """The process is alive; says nothing of what it depends on."""
-    return HttpResponse("ok", content_type="text/plain")
 
 
 @public

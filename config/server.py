@@ -12,6 +12,7 @@ import gc
 import socket
 import sys
 from collections import deque
+from importlib import import_module
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,6 +21,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 BACKLOG = 2048
+ACCEPTED_AT_ONCE = 16
 SWITCH_INTERVAL_SECONDS = 0.0001
 GC_THRESHOLD = 20_000
 # A head that is not whole by then is refused. One read of the socket, which may hold the end of the request before,
@@ -254,6 +256,14 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
+def handles(sock: socket.socket) -> list[socket.socket]:
+    """The listening socket several times over, for libuv, which takes one connection off each when its turn comes.
+
+    A thousand streams make a turn long: with one handle new requests would wait for seconds to be seen.
+    """
+    return [sock, *(sock.dup() for _ in range(1, ACCEPTED_AT_ONCE))]
+
+
 def bound(host: str, port: int) -> socket.socket:
     """The address is taken, and whoever connects is refused until somebody listens."""
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -291,11 +301,14 @@ def main() -> None:
     django.setup(set_prefix=False)
     from django.conf import settings
 
+    # All code is there before the first request, whatever it asks for, and before the collector is told what stays.
+    for module in ("config.asgi", settings.ROOT_URLCONF):
+        import_module(module)
     # The shipper's thread must hand the interpreter back at once: by default a request waits 5 ms for it.
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     spare_the_collector()
     drain_seconds = settings.DRAIN_SECONDS if options.drain_seconds is None else options.drain_seconds
-    uvicorn.Server(config(drain_seconds=drain_seconds)).run(sockets=[sock])
+    uvicorn.Server(config(drain_seconds=drain_seconds)).run(sockets=handles(sock))
 
 
 if __name__ == "__main__":

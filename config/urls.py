@@ -1,10 +1,9 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from config.health import healthz, metrics, readyz
+from config.health import metrics, readyz
 
 urlpatterns = [
-    path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),
     path("admin/", admin.site.urls),

@@ -83,11 +83,11 @@ class Request:
         value = self.headers.get(b"x-portable")
         return None if value is None else value.strip().lower() in (b"1", b"true")
 
-    async def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any]) -> Awaitable[None]:
         """ASGI's send, which remembers the status: 0 until the answer has begun."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-        await self._send(message)
+        return self._send(message)
 
     async def caller(self) -> Caller:
         credential = presented(self.headers, session_cookie=SESSION_COOKIE)

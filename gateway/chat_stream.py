@@ -19,6 +19,7 @@ from gateway.sse import EventSplitter, data_event, event_data, replace_data
 
 DONE = b"[DONE]"
 DONE_EVENT = data_event(DONE)
+DONE_END = DONE_EVENT.removeprefix(b"data:")
 # Takes whole events at once; what it returns is to be awaited before there are more.
 type Write = Callable[[bytes], Awaitable[None] | None]
 
@@ -68,16 +69,17 @@ class ChatStream:
         return None
 
     def _pass(self, event: bytes) -> bytes:
-        has_usage = HAS_USAGE.search(event) is not None
-        if b'"finish_reason"' in event and (match := FINISH_REASON.search(event)):
+        # Most events say "not yet" and hold no usage, which is seen sooner than an expression is tried.
+        is_told = event.count(b'"finish_reason"') > event.count(b'"finish_reason":null')
+        if is_told and (match := FINISH_REASON.search(event)):
             self.call.finish_reason = match[1].decode("ascii")[:32]
         if (
-            has_usage
-            or self._renames_model
-            or b'"reasoning_content"' in event
+            self._renames_model
             or len(event) < 64
+            or (b'"usage"' in event and HAS_USAGE.search(event))
+            or b'"reasoning_content"' in event
             or b'"error"' in event
-            or event.endswith(DONE_EVENT[5:])
+            or event.endswith(DONE_END)
         ):
             return self._rewrite(event)
         if event.startswith(b"data:") or HAS_DATA.search(event):

@@ -25,7 +25,6 @@ PUBLIC, SIGNED_IN, STAFF = "public", "signed in", "staff"
 
 # Each address of ours: what it is opened with, and what that takes.
 ADDRESSES: dict[str, tuple[str, str | Right]] = {
-    "healthz": ("GET", PUBLIC),
     "readyz": ("GET", PUBLIC),
     "metrics": ("GET", PUBLIC),
     "accounts:set_language": ("POST", PUBLIC),

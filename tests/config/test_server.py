@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvicorn
+import uvloop
 
-from config.server import Protocol, listen
+from config.server import ACCEPTED_AT_ONCE, Protocol, handles, listen
 from tests.services import wait_until
 
 ECHO = b"POST /%d HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi"
@@ -225,3 +227,32 @@ def test_requests_at_the_same_time_do_not_wait_for_each_other(port: int) -> None
         return await asyncio.gather(*(one(number) for number in range(64)))
 
     assert len(asyncio.run(all_of_them())) == 64
+
+
+def test_many_connections_are_taken_in_one_turn_of_the_loop() -> None:
+    """One a turn is libuv's own way, and a turn is long while a thousand streams run."""
+    sock = listen("127.0.0.1", 0)
+    clients = [socket.create_connection(sock.getsockname()) for _ in range(3 * ACCEPTED_AT_ONCE)]
+    made: list[asyncio.Transport] = []
+
+    class Taken(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            made.append(cast(asyncio.Transport, transport))
+
+    async def turns() -> list[int]:
+        loop = asyncio.get_running_loop()
+        servers = [await loop.create_server(Taken, sock=handle) for handle in handles(sock)]
+        counts: list[int] = []
+        while not counts or counts[-1] < len(clients):
+            await asyncio.sleep(0)
+            counts.append(len(made))
+        for taken in made:
+            taken.abort()
+        for server in servers:
+            server.close()
+        return counts
+
+    counts = uvloop.run(turns())
+    assert max(later - before for before, later in itertools.pairwise([0, *counts])) == ACCEPTED_AT_ONCE
+    for one in clients:
+        one.close()
