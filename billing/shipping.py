@@ -19,6 +19,7 @@ from billing.bulk import insert_json
 from billing.journal import Journal, Line, Segment, abandoned, adopting, parse_lines
 from billing.models import UsageRecord
 from billing.tasks import kick_rating
+from config.scheduling import let_others_first
 
 log = logging.getLogger("billing.shipping")
 
@@ -122,6 +123,7 @@ class Shipper:
         self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
+        let_others_first()
         while not self._stop.wait(INTERVAL_SECONDS):
             self._turn()
         self._turn()
