@@ -20,6 +20,8 @@ from gateway.sse import EventSplitter, data_event, event_data, replace_data
 DONE = b"[DONE]"
 DONE_EVENT = data_event(DONE)
 DONE_END = DONE_EVENT.removeprefix(b"data:")
+# An event of fewer bytes is no chunk of a model's text: it is looked at.
+SHORTEST_CHUNK = 64
 # Takes whole events at once; what it returns is to be awaited before there are more.
 type Write = Callable[[bytes], Awaitable[None] | None]
 
@@ -45,7 +47,12 @@ class ChatStream:
 
     def feed(self, data: bytes) -> bytes:
         """The bytes that go to the client now. `[DONE]` is held back: it is sent once the record is safe."""
-        return b"".join([self._pass(event) for event in self._splitter.feed(data)])
+        events = self._splitter.feed(data)
+        together = b"".join(events)
+        if events and self._is_plain(together, events):
+            self.call.output_chunks += len(events)
+            return together
+        return b"".join([self._pass(event) for event in events])
 
     def end(self) -> bytes:
         """The upstream has ended: a last event without its blank line still counts, half of one is not passed on."""
@@ -68,15 +75,26 @@ class ChatStream:
             return UpstreamUnavailable(CUT)
         return None
 
+    def _is_plain(self, together: bytes, events: list[bytes]) -> bool:
+        """Whether each is a chunk of text in which there is nothing to do or to remember, as most are."""
+        return not (
+            self._renames_model
+            or b'"usage"' in together
+            or b'"reasoning_content"' in together
+            or b'"error"' in together
+            or DONE in together
+            or together.count(b'"finish_reason"') > together.count(b'"finish_reason":null')
+            or min(map(len, events)) < SHORTEST_CHUNK
+            or together.count(b"\n\ndata:") + together.startswith(b"data:") != len(events)
+        )
+
     def _pass(self, event: bytes) -> bytes:
-        # Most events say "not yet" and hold no usage, which is seen sooner than an expression is tried.
-        is_told = event.count(b'"finish_reason"') > event.count(b'"finish_reason":null')
-        if is_told and (match := FINISH_REASON.search(event)):
+        if match := FINISH_REASON.search(event):
             self.call.finish_reason = match[1].decode("ascii")[:32]
         if (
             self._renames_model
-            or len(event) < 64
-            or (b'"usage"' in event and HAS_USAGE.search(event))
+            or len(event) < SHORTEST_CHUNK
+            or HAS_USAGE.search(event)
             or b'"reasoning_content"' in event
             or b'"error"' in event
             or event.endswith(DONE_END)

@@ -63,6 +63,32 @@ def test_a_cut_anywhere_changes_nothing(cut: int) -> None:
     assert pieces.call.output_chunks == whole.call.output_chunks
 
 
+@given(
+    events=st.lists(
+        st.sampled_from(
+            [
+                event(chunk("some text of a usual length")),
+                event(chunk("é🙂")),
+                event(chunk(finish_reason="stop")),
+                event(chunk("thought", reasoning_content="more")),
+                event({**chunk("beside text"), "usage": USAGE}),
+                event(usage_chunk()),
+                KEEP_ALIVE,
+                b"event: delta\ndata: " + orjson.dumps(chunk("Hi")) + b"\n\n",
+                b"data: {}\n\n",
+            ]
+        ),
+        max_size=8,
+    ),
+    renames_model=st.booleans(),
+)
+def test_what_comes_together_is_read_as_if_it_came_alone(events: list[bytes], renames_model: bool) -> None:
+    together, alone = (new_stream(renames_model=renames_model, model="theirs") for _ in range(2))
+    assert together.feed(b"".join(events)) == b"".join(map(alone.feed, events))
+    for name in ("output_chunks", "finish_reason", "usage", "upstream_id"):
+        assert getattr(together.call, name) == getattr(alone.call, name), name
+
+
 def test_line_ends_of_other_servers_become_plain_ones() -> None:
     data = event(chunk("Hi"))
     assert new_stream().feed(data.replace(b"\n", b"\r\n")) == data
