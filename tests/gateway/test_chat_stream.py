@@ -74,8 +74,11 @@ def test_a_cut_anywhere_changes_nothing(cut: int) -> None:
                 event({**chunk("beside text"), "usage": USAGE}),
                 event(usage_chunk()),
                 KEEP_ALIVE,
+                b": " + b"x" * 100 + b"\n\n",
                 b"event: delta\ndata: " + orjson.dumps(chunk("Hi")) + b"\n\n",
                 b"data: {}\n\n",
+                event({"error": {"message": "the server has no memory left for this", "type": "internal_error"}}),
+                b"id: " + b"4" * 60 + b"\ndata: [DONE]\n\n",
             ]
         ),
         max_size=8,
@@ -87,6 +90,7 @@ def test_what_comes_together_is_read_as_if_it_came_alone(events: list[bytes], re
     assert together.feed(b"".join(events)) == b"".join(map(alone.feed, events))
     for name in ("output_chunks", "finish_reason", "usage", "upstream_id"):
         assert getattr(together.call, name) == getattr(alone.call, name), name
+    assert (together.done, together.error) == (alone.done, alone.error)
 
 
 def test_line_ends_of_other_servers_become_plain_ones() -> None:
