@@ -78,7 +78,7 @@ def test_a_cut_anywhere_changes_nothing(cut: int) -> None:
                 b"event: delta\ndata: " + orjson.dumps(chunk("Hi")) + b"\n\n",
                 b"data: {}\n\n",
                 event({"error": {"message": "the server has no memory left for this", "type": "internal_error"}}),
-                b"id: " + b"4" * 60 + b"\ndata: [DONE]\n\n",
+                b"data:" + b" " * 60 + b"[DONE]\n\n",
             ]
         ),
         max_size=8,
