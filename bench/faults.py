@@ -115,7 +115,15 @@ def try_fault(site: Installation, clients: Traffic, fault: Fault) -> Finding:
     ended = {one.request_id for one in seen if one.outcome == "ended"}
     failures = [one.ended_at for one in seen if _has_failed(one) and one.ended_at > over]
     answers_seconds = max(failures, default=over) - over
-    return Finding(fault, seen, len(site.unknown(ended)), answers_seconds, ledger_seconds, note)
+    return Finding(fault, seen, len(_lost(site, ended)), answers_seconds, ledger_seconds, note)
+
+
+def _lost(site: Installation, ended: set[str]) -> set[str]:
+    """Those whose record never comes; that of an answer which has just ended is on its way."""
+    deadline = time.monotonic() + CALM_SECONDS
+    while (lost := site.unknown(ended)) and time.monotonic() < deadline:
+        time.sleep(0.25)
+    return lost
 
 
 def _has_failed(seen: Seen) -> bool:
