@@ -15,6 +15,9 @@ from config.scheduling import LONGEST_SLICE_NANOSECONDS, let_others_first
 
 GET_ATTRIBUTES = {"x86_64": 315, "aarch64": 275}
 ATTRIBUTES = struct.Struct("=IIQiIQQQ")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() not in GET_ATTRIBUTES, reason="needs Linux on x86_64 or aarch64"
+)
 
 
 def slice_nanoseconds() -> int:
@@ -24,7 +27,6 @@ def slice_nanoseconds() -> int:
     return int(ATTRIBUTES.unpack(read.raw)[5])
 
 
-@pytest.mark.skipif(sys.platform != "linux" or platform.machine() not in GET_ATTRIBUTES, reason="needs Linux")
 def test_one_thread_asks_for_the_longest_slice_and_keeps_all_else() -> None:
     seen: list[tuple[bool, int, int, int]] = []
 
