@@ -16,6 +16,7 @@ import fcntl
 import os
 import threading
 import time
+from binascii import hexlify
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -246,5 +247,6 @@ def parse_lines(data: bytes) -> Iterator[Line]:
 
 
 def _line(kind: bytes, request_id: str, json: bytes) -> bytes:
-    rest = b"%s %s" % (request_id.encode("ascii"), json)
-    return b"%s %08x %s\n" % (kind, crc32(rest, _CRC_OF[kind]), rest)
+    name = b"%s " % request_id.encode("ascii")
+    checksum = hexlify(crc32(json, crc32(name, _CRC_OF[kind])).to_bytes(4))
+    return b"".join((kind, b" ", checksum, b" ", name, json, b"\n"))

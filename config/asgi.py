@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Coroutine
 from typing import Any, cast
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
@@ -54,13 +55,13 @@ async def lifespan(receive: Receive, send: Send) -> None:
             return
 
 
-async def application(scope: Scope, receive: Receive, send: Send) -> Any:
+def application(scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, Any]:
     if scope["type"] == "lifespan":
-        return await lifespan(receive, send)
+        return lifespan(receive, send)
     path = scope["path"]
     if path == "/healthz":
         # Here, because a page takes many turns of the loop: under load whoever asks would take the process for dead.
-        return await send_answer(send, status=200, headers=[(b"content-type", b"text/plain")], body=b"ok")
+        return send_answer(send, status=200, headers=[(b"content-type", b"text/plain")], body=b"ok")
     if path.startswith(PREFIXES) or path == "/v1":
-        return await gateway_application(scope, receive, send)
-    return await django_application(scope, limited(scope, receive), cast(Any, send))
+        return gateway_application(scope, receive, send)
+    return django_application(scope, limited(scope, receive), cast(Any, send))

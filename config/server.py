@@ -9,15 +9,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import logging
 import socket
 import sys
 from collections import deque
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 from urllib.parse import unquote
 
 import httptools
 import uvicorn
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 BACKLOG = 2048
@@ -28,6 +31,7 @@ GC_THRESHOLD = 20_000
 # is 256 KiB at most.
 MAX_HEAD_BYTES = 512 * 1024
 NOWHERE: deque[tuple[bytes, bytes]] = deque(maxlen=0)
+LONGEST_KNOWN_URL = 128
 ASGI_VERSION = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -35,7 +39,24 @@ class Cycle(RequestResponseCycle):
     """One request and its answer, with less to do for each than uvicorn's own: a body that is there is handed over
     without waiting, and the head of an answer whose length is known leaves with its body, in one write."""
 
-    _head = b""
+    logger = logging.getLogger("uvicorn.error")
+
+    def __init__(self, protocol: Protocol, scope: Any, *, keep_alive: bool) -> None:
+        self.scope = scope
+        self.transport = protocol.transport
+        self.flow = protocol.flow
+        self.on_response = protocol.on_response_complete
+        self.keep_alive = keep_alive
+        self.message_event = asyncio.Event()
+        self.body = bytearray()
+        self.more_body = True
+        self.disconnected = False
+        self.waiting_for_100_continue = protocol.expect_100_continue
+        self.response_started = False
+        self.response_complete = False
+        self.chunked_encoding = False
+        self.expected_content_length = 0
+        self._head = b""
 
     async def receive(self) -> Any:
         if self.more_body or self.waiting_for_100_continue or self.disconnected or not self.message_event.is_set():
@@ -62,22 +83,25 @@ class Cycle(RequestResponseCycle):
         status, headers = message["status"], message.get("headers", ())
         lines = [*map(b": ".join, headers)]
         named = dict(headers)
-        if b"content-length" not in named:
+        length = named.get(b"content-length")
+        if length is None:
             # Django's names have capitals.
             named = {name.lower(): value for name, value in headers}
+            length = named.get(b"content-length")
         has_body = self.scope["method"] != "HEAD" and status not in (204, 304)
-        if (length := named.get(b"content-length")) is not None:
+        if length is not None:
             self.expected_content_length = int(length)
             self.chunked_encoding = False
         elif has_body:
             self.chunked_encoding = True
             lines.append(b"transfer-encoding: chunked")
-        if b"close" in named.get(b"connection", b"").lower():
+        if b"connection" in named and b"close" in named[b"connection"].lower():
             self.keep_alive = False
         elif not self.keep_alive:
             lines.append(b"connection: close")
-        head = STATUS_LINE[status] + b"\r\n".join([*lines, b"\r\n"])
-        if not len(lines) + 2 == head.count(b"\n") == head.count(b"\r") or b"\0" in head:
+        lines += (b"", b"")
+        head = STATUS_LINE[status] + b"\r\n".join(lines)
+        if not len(lines) == head.count(b"\n") == head.count(b"\r") or b"\0" in head:
             raise RuntimeError("a header holds a line end")
         if self.expected_content_length and has_body:
             self._head = head
@@ -115,15 +139,30 @@ class Cycle(RequestResponseCycle):
         self.on_response()
 
 
+def _parsed(url: bytes) -> tuple[bytes, str, bytes]:
+    """A request's target as its raw path, its path, and its query."""
+    parsed = httptools.parse_url(url)
+    path = parsed.path.decode("ascii")
+    return parsed.path, unquote(path) if "%" in path else path, parsed.query or b""
+
+
+# Programs call the same few again and again.
+_place = lru_cache(maxsize=1024)(_parsed)
+
+
 class Protocol(HttpToolsProtocol):
     """uvicorn's, with `Cycle`, and one timer a connection for its idle time instead of one a request. What has come of
     a request is read before it begins, which it does at once: most run up to their call of the model server so."""
 
-    _idle_since = 0.0
-    _idle_timer: asyncio.TimerHandle | None = None
-    _arrived: Cycle | None = None
-    _in_head = False
-    _head_bytes = 0
+    __slots__ = ("_arrived", "_head_bytes", "_idle_since", "_idle_timer", "_in_head")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._idle_since = 0.0
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._arrived: Cycle | None = None
+        self._in_head = False
+        self._head_bytes = 0
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -154,8 +193,7 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._idle_since = 0.0
         parser = self.parser
-        url = httptools.parse_url(self.url)
-        path = url.path.decode("ascii")
+        raw_path, path, query = _place(self.url) if len(self.url) < LONGEST_KNOWN_URL else _parsed(self.url)
         version = parser.get_http_version()
         scope: Any = {
             "type": "http",
@@ -166,33 +204,36 @@ class Protocol(HttpToolsProtocol):
             "scheme": self.scheme,
             "method": parser.get_method().decode("ascii"),
             "root_path": "",
-            "path": unquote(path) if "%" in path else path,
-            "raw_path": url.path,
-            "query_string": url.query or b"",
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": query,
             "headers": self.headers,
         }
         self._in_head = False
         # What comes behind the body as headers is nobody's.
         self.headers = NOWHERE  # type: ignore[assignment]
-        before = self.cycle
-        self.cycle = Cycle(
-            scope=scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=False,
-            default_headers=[],
-            message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
-            keep_alive=version != "1.0" and parser.should_keep_alive(),
-            on_response=self.on_response_complete,
-        )
+        before, cycle = self.cycle, Cycle(self, scope, keep_alive=version != "1.0" and parser.should_keep_alive())
+        self.cycle = cycle
         if before is None or before.response_complete:
-            self._arrived = self.cycle
+            self._arrived = cycle
         else:
             self.flow.pause_reading()
-            self.pipeline.appendleft((self.cycle, self.app))
+            self.pipeline.appendleft((cycle, self.app))
+
+    def on_body(self, body: bytes) -> None:
+        cycle = self.cycle
+        if cycle.response_complete:
+            return
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        cycle = self.cycle
+        if not cycle.response_complete:
+            cycle.more_body = False
+            cycle.message_event.set()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -236,6 +277,7 @@ class Protocol(HttpToolsProtocol):
 def config(*, drain_seconds: int) -> uvicorn.Config:
     return uvicorn.Config(
         "config.asgi:application",
+        interface="asgi3",
         loop="uvloop",
         http=Protocol,
         ws="none",

@@ -11,8 +11,9 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -56,7 +57,8 @@ class SiteLimits:
 NO_SITE_LIMITS = SiteLimits()
 
 
-class Expected(NamedTuple):
+@dataclass(slots=True)
+class Expected:
     """What a call is going to use at most; points for it are set aside."""
 
     prompt_bytes: int = 0
@@ -65,20 +67,19 @@ class Expected(NamedTuple):
     characters: int = 0
 
 
-NOTHING = Expected()
-
-
-class Ask(NamedTuple):
+@dataclass(slots=True)
+class Ask:
     """What a caller wants to do. Without a model (a list of models) it takes no slot and no points."""
 
     endpoint: str
     model: str = ""
     address: str = ""
     model_concurrency: int = 0
-    expected: Expected = NOTHING
+    expected: Expected = field(default_factory=Expected)
 
 
-class Ticket(NamedTuple):
+@dataclass(slots=True)
+class Ticket:
     """A call let through at `at` (Unix time), priced at the rates of then. Settled by the call's finish, or cancelled
     where it came to no call."""
 
@@ -91,7 +92,7 @@ class Ticket(NamedTuple):
 
     def settle(self, call: Call) -> None:
         spent = 0
-        if 200 <= call.status < 300:
+        if self.prices and 200 <= call.status < 300:
             counts = call.counts
             usage = Usage(counts.prompt, counts.cached, counts.completion, call.pages, call.characters)
             spent = total_ppt(usage, self.prices)
@@ -103,10 +104,10 @@ class Ticket(NamedTuple):
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """What a client may still use, as of this call."""
-        headers = []
-        passage, (windows, _, budgets) = self.passage, self.gates
+        headers: list[tuple[bytes, bytes]] = []
+        passage, windows, budgets = self.passage, self.gates.windows, self.gates.budgets
         if windows:
-            headers += [
+            headers = [
                 (b"x-ratelimit-limit-user-rpm", b"%d" % windows[0].limit),
                 (b"x-ratelimit-remaining-user-rpm", b"%d" % passage.remaining),
                 (b"x-ratelimit-reset", b"%d" % passage.reset_at),
@@ -115,15 +116,22 @@ class Ticket(NamedTuple):
             limit_ppt, taken_ppt = budgets[0].limit_ppt, passage.taken_ppt
             left_ppt = limit_ppt - taken_ppt if taken_ppt < limit_ppt else 0
             headers += [
-                (b"x-ratelimit-limit-user-daily-points", format_points(limit_ppt).encode()),
-                (b"x-ratelimit-used-user-daily-points", format_points(taken_ppt).encode()),
-                (b"x-ratelimit-remaining-user-daily-points", format_points(left_ppt).encode()),
+                (b"x-ratelimit-limit-user-daily-points", _limit_points(limit_ppt)),
+                (b"x-ratelimit-used-user-daily-points", format_points(taken_ppt).encode("ascii")),
+                (b"x-ratelimit-remaining-user-daily-points", format_points(left_ppt).encode("ascii")),
                 (b"x-ratelimit-reset-user-daily-points", b"%d" % budgets[0].ends_at),
             ]
         return headers
 
 
-class _Known(NamedTuple):
+@lru_cache(maxsize=1024)
+def _limit_points(limit_ppt: int) -> bytes:
+    """The same few come with every call."""
+    return format_points(limit_ppt).encode("ascii")
+
+
+@dataclass(slots=True)
+class _Known:
     """A budget that this process has counted: its period's end, and somebody whose terms it is of."""
 
     ends_at: float
@@ -138,6 +146,23 @@ def _terms(caller: Caller) -> tuple[str, ZoneInfo]:
     return caller.allowance.period, caller.allowance.zone
 
 
+class PointsLimit(NamedTuple):
+    """A budget's name and size, and its key where it is one key's."""
+
+    name: str
+    limit_ppt: int
+    key_id: int | None
+
+
+def _points_limits(caller: Caller) -> tuple[PointsLimit, ...]:
+    allowance = caller.allowance
+    limits = [
+        PointsLimit(f"points:team:{caller.team_id}", allowance.team_points_ppt, None),
+        PointsLimit(f"points:key:{caller.key_id}", allowance.key_points_ppt if caller.key_id else 0, caller.key_id),
+    ]
+    return tuple([limit for limit in limits if limit.limit_ppt])
+
+
 class Admission:
     """The one way in for every call that uses a model, whatever the endpoint or the page it comes from."""
 
@@ -148,7 +173,7 @@ class Admission:
         self._priced: dict[str, Mapping[str, int]] = {}
         self._priced_at = 0
         # The gates of a caller hardly ever change; a caller that was loaded anew is another object.
-        self._gates: dict[tuple[int, str, str, int], tuple[Caller, Gates]] = {}
+        self._gates: dict[tuple[int, str, str, int], tuple[Caller, tuple[Gates, tuple[PointsLimit, ...]]]] = {}
         self._known: dict[str, _Known] = {}
         # Period's end and points used, as the ledger last said.
         self._last: dict[str, tuple[float, int]] = {}
@@ -171,22 +196,21 @@ class Admission:
 
     async def admit(self, caller: Caller, ask: Ask) -> Ticket:
         """Raises Forbidden outside the key's scopes, RateLimited at a limit; nothing is counted then."""
-        allowance = caller.allowance
-        if allowance.is_scoped:
-            check_scope(allowance, ask)
+        if caller.allowance.is_scoped:
+            check_scope(caller.allowance, ask)
         now = time.time()
-        gates = self._gates_of(caller, ask)
+        gates, limits = self._gates_of(caller, ask)
         prices: Mapping[str, int] = {}
         if ask.model:
             prices = self._prices(ask.model, now)
-            if allowance.team_points_ppt or allowance.key_points_ppt:
-                gates = Gates(gates.windows, gates.slots, await self._budgets(caller, ask, prices, now))
+            if limits:
+                gates = Gates(gates.windows, gates.slots, await self._budgets(caller, limits, ask, prices, now))
         call_id = new_request_id()
         result = await self.counters.enter(call_id, gates, now=now)
         while isinstance(result, Missing):
             # The counters were lost, or this process begins to count alone: the ledger says what was used.
             self._known.pop(result.name, None)
-            gates = Gates(gates.windows, gates.slots, await self._budgets(caller, ask, prices, now))
+            gates = Gates(gates.windows, gates.slots, await self._budgets(caller, limits, ask, prices, now))
             result = await self.counters.enter(call_id, gates, now=now)
         if isinstance(result, Refusal):
             count_refusal(result.gate.code)
@@ -204,17 +228,15 @@ class Admission:
             prices = self._priced[model] = self.card.prices(model, datetime.fromtimestamp(now, UTC))
         return prices
 
-    def _gates_of(self, caller: Caller, ask: Ask) -> Gates:
-        """Windows and slots, from the last call of the same caller where nothing has changed."""
+    def _gates_of(self, caller: Caller, ask: Ask) -> tuple[Gates, tuple[PointsLimit, ...]]:
+        """Windows, slots and limits of points, from the last call of the same caller where nothing has changed."""
         name = (caller.key_id or -caller.team_id, ask.address, ask.model, ask.model_concurrency)
         known = self._gates.get(name)
-        if known and known[0] is caller:
-            return known[1]
-        if len(self._gates) >= MAX_KNOWN_GATES:
-            self._gates.clear()
-        gates = self._simple_gates(caller, ask)
-        self._gates[name] = (caller, gates)
-        return gates
+        if known is None or known[0] is not caller:
+            if len(self._gates) >= MAX_KNOWN_GATES:
+                self._gates.clear()
+            known = self._gates[name] = caller, (self._simple_gates(caller, ask), _points_limits(caller))
+        return known[1]
 
     def _simple_gates(self, caller: Caller, ask: Ask) -> Gates:
         allowance, limits = caller.allowance, self.limits
@@ -239,32 +261,31 @@ class Admission:
             tuple([slot for slot in slots if slot.limit]) if ask.model else (),
         )
 
-    async def _budgets(self, caller: Caller, ask: Ask, prices: Mapping[str, int], now: float) -> tuple[Budget, ...]:
-        allowance = caller.allowance
+    async def _budgets(
+        self, caller: Caller, limits: tuple[PointsLimit, ...], ask: Ask, prices: Mapping[str, int], now: float
+    ) -> tuple[Budget, ...]:
         expected = ask.expected
-        reserve_ppt = reservation_ppt(
-            prices,
-            prompt_tokens_estimate=expected.prompt_bytes // BYTES_PER_TOKEN,
-            max_output_tokens=expected.output_tokens,
-            pages=expected.pages,
-            characters=expected.characters,
-        )
-        budgets = []
-        if allowance.team_points_ppt:
-            name = f"points:team:{caller.team_id}"
-            ends_at, used_ppt = await self._period_of(name, caller, None, now)
-            budgets.append(Budget(name, allowance.team_points_ppt, reserve_ppt, ends_at, used_ppt))
-        if allowance.key_points_ppt and caller.key_id:
-            name = f"points:key:{caller.key_id}"
-            ends_at, used_ppt = await self._period_of(name, caller, caller.key_id, now)
-            budgets.append(Budget(name, allowance.key_points_ppt, reserve_ppt, ends_at, used_ppt))
+        reserve_ppt = 0
+        if prices:
+            reserve_ppt = reservation_ppt(
+                prices,
+                prompt_tokens_estimate=expected.prompt_bytes // BYTES_PER_TOKEN,
+                max_output_tokens=expected.output_tokens,
+                pages=expected.pages,
+                characters=expected.characters,
+            )
+        budgets: list[Budget] = []
+        for name, limit_ppt, key_id in limits:
+            known = self._known.get(name)
+            if known and known.ends_at > now and (known.caller is caller or known.terms == _terms(caller)):
+                budgets.append(Budget(name, limit_ppt, reserve_ppt, known.ends_at))
+            else:
+                ends_at, used_ppt = await self._period_of(name, caller, key_id, now)
+                budgets.append(Budget(name, limit_ppt, reserve_ppt, ends_at, used_ppt))
         return tuple(budgets)
 
-    async def _period_of(self, name: str, caller: Caller, key_id: int | None, now: float) -> tuple[float, int | None]:
-        """When the running period of a budget ends; what was used in it where the ledger has just been asked."""
-        known = self._known.get(name)
-        if known and known.ends_at > now and (known.caller is caller or known.terms == _terms(caller)):
-            return known.ends_at, None
+    async def _period_of(self, name: str, caller: Caller, key_id: int | None, now: float) -> tuple[float, int]:
+        """When the running period of a budget ends and what was used in it, as the ledger says."""
         reading = self._reading.get(name)
         if reading is None:
             # Calls that come together need one look at the ledger.

@@ -22,6 +22,7 @@ from gateway.admission import Ask, Expected, Ticket
 from gateway.call import new_request_id, timestamp
 from gateway.caller import Caller
 from gateway.chat import answer_headers, chat_job, expected_of, serve_stream, serve_whole
+from gateway.company import COMPANY, step_done
 from gateway.credentials import NO_CREDENTIAL, authenticate_session, presented
 from gateway.errors import CallError, MethodNotAllowed, NotFound, Unauthorized, UpstreamSaturated
 from gateway.http import JSON, ClientGone, Headers, Receive, Scope, Send, read_body, send_answer, send_error
@@ -89,6 +90,12 @@ class Request:
             self.status = message["status"]
         return self._send(message)
 
+    async def tell(self, error: CallError) -> None:
+        """An error as the clients of this path expect it."""
+        to_anthropic = self.path.partition("/")[0] == messages_api.CALLED
+        send = messages_api.send_error if to_anthropic else send_error
+        await send(self.send, error, request_id=self.request_id)
+
     async def caller(self) -> Caller:
         credential = presented(self.headers, session_cookie=SESSION_COOKIE)
         if credential.secret is not None:
@@ -145,9 +152,12 @@ class Request:
 async def chat_completions(request: Request) -> None:
     caller = await request.caller()
     raw = await read_body(request.headers, request.receive)
+    await step_done()
     chat = request.runtime.parse_chat(parse_json_object(raw), caller=caller, portable=request.wants_portable())
+    await step_done()
     answer, ticket = await request.begin(chat_job(chat), caller=caller, expected=expected_of(chat, len(raw)))
     headers = answer_headers(answer.call, chat, ticket)
+    await step_done()
     if chat.stream:
         await serve_stream(answer, headers, request.receive, request.send)
     else:
@@ -220,26 +230,27 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     """Serves paths under PREFIXES. What a handler raises becomes the JSON error that clients expect."""
     request = Request(scope, receive, send)
     began = time.perf_counter()
-    send = request.send
-    tell = messages_api.send_error if request.path.partition("/")[0] == messages_api.CALLED else send_error
+    COMPANY.requests += 1
     try:
+        await step_done()
         await _route(request)(request)
     except CallError as error:
-        await tell(send, error, request_id=request.request_id)
+        await request.tell(error)
     except ClientGone:
         pass
     except (InterfaceError, OperationalError) as error:
         log.warning("request %s: the database does not answer (%s)", request.request_id.decode(), type(error).__name__)
         if not request.status:
             away = UpstreamSaturated("The database cannot be reached at the moment.")
-            await tell(send, away, request_id=request.request_id)
+            await request.tell(away)
     except Exception:
         # The edge of the application: whatever it is, the client gets JSON with the id that the log names.
         log.exception("request %s failed", request.request_id.decode())
         if not request.status:
             internal = CallError(f"Internal error. Request id: {request.request_id.decode()}")
-            await tell(send, internal, request_id=request.request_id)
+            await request.tell(internal)
     finally:
+        COMPANY.requests -= 1
         if request.answer is not None and not request.answer.call.finished:
             # The handler failed between the gates and the backend: no call may stay open for that.
             request.answer.abandon()

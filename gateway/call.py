@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from random import getrandbits
 from typing import Any, Protocol
 
@@ -21,8 +22,8 @@ from gateway.usage import NOTHING_COUNTED, TokenCounts, read_usage
 MAX_USAGE_BYTES = 16_384
 # Where usage has to be guessed: bytes of request text per prompt token, a cautious average.
 BYTES_PER_TOKEN = 4
-# Of a UUID's last 64 bits; its variant are the two above them.
-_62_BITS, _VARIANT = (1 << 62) - 1, 1 << 63
+# Of a UUID's 128 bits: four say its version, two its variant, 48 above them the time, the rest is random.
+_VERSION_7, _VARIANT, _62_BITS = 7 << 76, 1 << 63, (1 << 62) - 1
 
 
 class RecordLog(Protocol):
@@ -34,9 +35,8 @@ class RecordLog(Protocol):
 
 def new_request_id() -> str:
     """A time-ordered UUID (version 7): neighbours in time are neighbours in the index."""
-    random = getrandbits(74)
-    moment, low = time.time_ns() // 1_000_000, random & _62_BITS | _VARIANT
-    digits = f"{moment:012x}7{random >> 62:03x}{low:016x}"
+    random, moment = getrandbits(74), time.time_ns() // 1_000_000
+    digits = f"{moment << 80 | _VERSION_7 | random >> 62 << 64 | _VARIANT | random & _62_BITS:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
@@ -48,19 +48,25 @@ def _second(second: int) -> str:
 def timestamp(moment: float) -> str:
     """A time as the database takes it. Calls end and begin in a few seconds at a time, which are formatted once."""
     second, micros = divmod(int(moment * 1_000_000), 1_000_000)
-    return f"{_second(second)}.{micros:06d}"
+    return f"{_second(second)}.{str(1_000_000 + micros)[1:]}"
 
 
 @lru_cache(maxsize=4096)
-def _whose(team_id: int, key_id: int, member_id: int, source: str, model: str, endpoint: str, stream: bool) -> bytes:
+def _what(model: str, endpoint: str, stream: bool) -> bytes:
     """The columns that a call shares with many others, as the inside of a JSON object."""
-    columns = {"team_id": team_id, "key_id": key_id, "member_id": member_id, "source": source}
-    return orjson.dumps({**columns, "model": model, "endpoint": endpoint, "stream": stream})[1:-1]
+    return orjson.dumps({"model": model, "endpoint": endpoint, "stream": stream})[1:-1]
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class Call:
-    """What is not set stands at what the class says: most calls set few of it."""
-
+    caller: Caller
+    model: str
+    endpoint: str
+    stream: bool
+    log: RecordLog
+    request_id: str = field(default_factory=new_request_id)
+    started_at: float = field(default_factory=time.time)
+    on_finish: Callable[[Call], None] | None = None
     upstream: str = ""
     upstream_id: str = ""
     status: int = 0
@@ -76,41 +82,28 @@ class Call:
     estimated: bool = False
     first_byte_at: float | None = None
     finished: bool = False
-
-    def __init__(
-        self,
-        *,
-        caller: Caller,
-        model: str,
-        endpoint: str,
-        stream: bool,
-        log: RecordLog,
-        request_id: str | None = None,
-        started_at: float | None = None,
-        on_finish: Callable[[Call], None] | None = None,
-    ) -> None:
-        self.caller = caller
-        self.model = model
-        self.endpoint = endpoint
-        self.stream = stream
-        self.log = log
-        self.request_id = request_id or new_request_id()
-        self._id = self.request_id.replace("-", "")
-        self.started_at = started_at or time.time()
-        self.on_finish = on_finish
+    # The record's columns that were known at the start.
+    _identity: bytes = field(default=b"", init=False)
 
     def accept(self) -> None:
         """Leave the start line. Without a journal nothing is served: what is used would be lost."""
-        ends = b'"status":0,"outcome":"interrupted","finished_at":"%s"' % self._started_at
+        started_at = timestamp(self.started_at).encode("ascii")
+        self._identity = identity = self._known_columns(started_at)
+        ends = b'{%s,"status":0,"outcome":"interrupted","finished_at":"%s"}' % (identity, started_at)
         try:
-            self.log.start(self._id, b"{%s,%s}" % (self._identity, ends))
+            self.log.start(self.record_id, ends)
         except JournalFull:
             raise UpstreamSaturated("The gateway cannot record usage at the moment.", retry_after_seconds=5) from None
+
+    @property
+    def record_id(self) -> str:
+        """The call's id as the journal and the database write it, 32 hex digits."""
+        return self.request_id.replace("-", "")
 
     def turned_out(self, *, model: str) -> None:
         """What is passed on unread says its model, and whether it is a stream, after the start line was written."""
         self.model = model
-        self.__dict__.pop("_identity", None)
+        self._identity = b""
 
     def finish(self, outcome: Outcome) -> None:
         """Write the usage record, once; later calls change nothing."""
@@ -119,22 +112,17 @@ class Call:
         self.finished = True
         self.counts, estimated = self._counts()
         self.estimated = self.estimated or estimated
-        self.log.finish(self._id, b"{%s,%s" % (self._identity, self._result(outcome)[1:]))
+        identity = self._identity or self._known_columns(timestamp(self.started_at).encode("ascii"))
+        self.log.finish(self.record_id, b"{%s,%s" % (identity, self._result(outcome)[1:]))
         if self.on_finish:
             self.on_finish(self)
 
-    @cached_property
-    def _started_at(self) -> bytes:
-        return timestamp(self.started_at).encode("ascii")
-
-    @cached_property
-    def _identity(self) -> bytes:
+    def _known_columns(self, started_at: bytes) -> bytes:
         """The record's columns known from the start on, as the inside of a JSON object."""
-        caller = self.caller
-        whose = _whose(
-            caller.team_id, caller.key_id, caller.member_id, caller.source, self.model, self.endpoint, self.stream
-        )
-        return b'"id":"%s",%s,"started_at":"%s"' % (self._id.encode("ascii"), whose, self._started_at)
+        what = _what(self.model, self.endpoint, self.stream)
+        return b'"id":"%s",%s,%s,"started_at":"%s"' % (
+            self.record_id.encode("ascii"), self.caller.columns, what, started_at,
+        )  # fmt: skip
 
     def _result(self, outcome: Outcome) -> bytes:
         """The columns known at the end, as a JSON object. A usage object that cannot be kept is left out."""
@@ -143,7 +131,7 @@ class Call:
             "upstream": self.upstream,
             "upstream_id": self.upstream_id,
             "status": self.status,
-            "outcome": outcome.value,
+            "outcome": outcome._value_,
             "error_code": self.error_code,
             "finish_reason": self.finish_reason,
             "prompt_tokens": counts.prompt,

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from zoneinfo import ZoneInfo
 
+import orjson
+
 from billing.models import Source
 from billing.quota import PeriodKind
 
@@ -43,6 +45,12 @@ class Caller:
     member_id: int
     source: Source
     allowance: Allowance = field(default=Allowance(), repr=False)
+    # Those that each of its records has, as the inside of a JSON object.
+    columns: bytes = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        names = ("team_id", "key_id", "member_id", "source")
+        object.__setattr__(self, "columns", orjson.dumps({name: getattr(self, name) for name in names})[1:-1])
 
     @property
     def portable(self) -> bool:

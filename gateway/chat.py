@@ -12,6 +12,7 @@ from gateway.admission import DEFAULT_OUTPUT_TOKENS, Expected, Ticket
 from gateway.call import Call
 from gateway.catalog import Endpoint
 from gateway.chat_stream import DONE_EVENT, rewrite_completion
+from gateway.company import COMPANY, step_done
 from gateway.errors import CallError, UpstreamUnavailable
 from gateway.http import JSON, Headers, Receive, Send, begun, printable, send_answer
 from gateway.relay import Answer, Interrupted, Job
@@ -82,7 +83,9 @@ async def serve_whole(answer: Answer, headers: Headers, send: Send) -> None:
             body = rewrite_completion(answer.call, await answer.read())
         except ValueError:
             raise UpstreamUnavailable("The model server's answer was not JSON.") from None
+        await step_done()
         answer.complete(bytes_out=len(body))
+    await step_done()
     await send_answer(send, status=200, headers=[JSON, *headers], body=body)
 
 
@@ -94,7 +97,8 @@ async def serve_stream(answer: Answer, headers: Headers, receive: Receive, send:
             await client.start([*STREAM_HEADERS, *headers])
             last = b""
             try:
-                await answer.pump(client.write)
+                with COMPANY.streaming():
+                    await answer.pump(client.write)
                 last = DONE_EVENT
             except CallError as error:
                 # The status line is gone; whole events have been flushed. No [DONE] follows.

@@ -164,11 +164,15 @@ class Connection(asyncio.Protocol):
 
     # -- the relay's side ----------------------------------------------------------------------
 
-    async def send(self, data: bytes) -> None:
+    def write(self, data: bytes) -> Awaitable[None] | None:
+        """Send at once; what is returned waits for a server that cannot take it at once."""
         assert self.transport is not None
         self.transport.write(data)
-        if self._can_write:
-            await self._can_write
+        return self._can_write
+
+    async def send(self, data: bytes) -> None:
+        if (unsent := self.write(data)) is not None:
+            await unsent
 
     async def read(self, timeout_seconds: float) -> bytes:
         """Everything that has come since the last read; waits for something; empty at the end."""

@@ -6,13 +6,13 @@ cookies: a session that comes along is not looked at, and `Access-Control-Allow-
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from gateway.call import new_request_id
 from gateway.http import Headers, Receive, Scope, Send
 
-type Application = Callable[[Scope, Receive, Send], Awaitable[Any]]
+type Application = Callable[[Scope, Receive, Send], Coroutine[Any, Any, Any]]
 
 PATHS = ("/v1/", "/api/v1/")
 METHODS = b"GET, POST"

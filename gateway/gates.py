@@ -31,7 +31,8 @@ class Slot(NamedTuple):
     code: str
 
 
-class Budget(NamedTuple):
+@dataclass(slots=True)
+class Budget:
     """At most `limit_ppt` from the period's start to `ends_at` (Unix time); the call sets `reserve_ppt` aside.
 
     A counter that runs is gone by, whoever began it; it gives way only to a period that ends before it. Where none
@@ -46,7 +47,8 @@ class Budget(NamedTuple):
     code: str = "insufficient_quota"
 
 
-class Gates(NamedTuple):
+@dataclass(slots=True)
+class Gates:
     """Every gate of one call, in the order in which a refusal is named."""
 
     windows: tuple[Window, ...] = ()
@@ -67,7 +69,8 @@ class Missing(NamedTuple):
     name: str
 
 
-class Passage(NamedTuple):
+@dataclass(slots=True)
+class Passage:
     """A call let through: `remaining` and `reset_at` (Unix time) of the first window, `taken_ppt` of the first
     budget."""
 
@@ -103,10 +106,6 @@ class _Spent:
     reserved_ppt: int = 0
     reserved: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def taken_ppt(self) -> int:
-        return self.used_ppt + self.reserved_ppt
-
 
 class LocalGates:
     """Counters of one process; nothing awaits inside a step, so each is atomic."""
@@ -118,7 +117,26 @@ class LocalGates:
         self._swept_at = 0.0
 
     async def enter(self, call_id: str, gates: Gates, *, now: float) -> Passage | Refusal | Missing:
-        return self._refusal(gates, now) or self._count(call_id, gates, now)
+        recent, accounts = [], []
+        for window in gates.windows:
+            calls = self._recent(window.name, now)
+            if len(calls) >= window.limit:
+                # One more is free when so many have left the window that fewer than the limit are in it.
+                free_at = calls[len(calls) - window.limit] + WINDOW_SECONDS
+                return Refusal(window, min(int(WINDOW_SECONDS), max(1, math.ceil(free_at - now))))
+            recent.append(calls)
+        for slot in gates.slots:
+            if self._open.get(slot.name, 0) >= slot.limit:
+                return Refusal(slot, 1)
+        for budget in gates.budgets:
+            spent = self._budget(budget, now)
+            if spent is None:
+                return Missing(budget.name)
+            taken_ppt = spent.used_ppt + spent.reserved_ppt
+            if taken_ppt + budget.reserve_ppt > budget.limit_ppt:
+                return Refusal(budget, max(1, math.ceil(budget.ends_at - now)), taken_ppt)
+            accounts.append(spent)
+        return self._count(call_id, gates, recent, accounts, now)
 
     def leave(self, call_id: str, gates: Gates, *, spent_ppt: int | None) -> None:
         for slot in gates.slots:
@@ -144,45 +162,31 @@ class LocalGates:
         spent = self._spent.get(name)
         return spent.used_ppt if spent else None
 
-    def _refusal(self, gates: Gates, now: float) -> Refusal | Missing | None:
-        for window in gates.windows:
-            calls = self._recent(window, now)
-            if len(calls) >= window.limit:
-                # One more is free when so many have left the window that fewer than the limit are in it.
-                free_at = calls[len(calls) - window.limit] + WINDOW_SECONDS
-                return Refusal(window, min(int(WINDOW_SECONDS), max(1, math.ceil(free_at - now))))
-        for slot in gates.slots:
-            if self._open.get(slot.name, 0) >= slot.limit:
-                return Refusal(slot, 1)
-        for budget in gates.budgets:
-            spent = self._budget(budget, now)
-            if spent is None:
-                return Missing(budget.name)
-            taken = spent.taken_ppt
-            if taken + budget.reserve_ppt > budget.limit_ppt:
-                return Refusal(budget, max(1, math.ceil(budget.ends_at - now)), taken)
-        return None
-
-    def _count(self, call_id: str, gates: Gates, now: float) -> Passage:
-        remaining, reset_at, taken = 0, now, 0
-        for index, window in enumerate(gates.windows):
-            calls = self._calls[window.name]
+    def _count(
+        self, call_id: str, gates: Gates, recent: list[deque[float]], accounts: list[_Spent], now: float
+    ) -> Passage:
+        """Count a call that every gate lets through: `recent` of each window, `accounts` of each budget."""
+        passage = Passage(reset_at=now)
+        for calls in recent:
             calls.append(now)
-            if index == 0:
-                remaining, reset_at = window.limit - len(calls), calls[0] + WINDOW_SECONDS
+        if recent:
+            first = recent[0]
+            passage.remaining, passage.reset_at = gates.windows[0].limit - len(first), first[0] + WINDOW_SECONDS
         for slot in gates.slots:
             self._open[slot.name] = self._open.get(slot.name, 0) + 1
-        for index, budget in enumerate(gates.budgets):
-            spent = self._spent[budget.name]
-            if index == 0:
-                taken = spent.taken_ppt
+        if accounts:
+            passage.taken_ppt = accounts[0].used_ppt + accounts[0].reserved_ppt
+        for budget, spent in zip(gates.budgets, accounts, strict=True):
             spent.reserved[call_id] = budget.reserve_ppt
             spent.reserved_ppt += budget.reserve_ppt
-        self._sweep(now)
-        return Passage(remaining, reset_at, taken)
+        if now - self._swept_at >= WINDOW_SECONDS:
+            self._sweep(now)
+        return passage
 
-    def _recent(self, window: Window, now: float) -> deque[float]:
-        calls = self._calls.setdefault(window.name, deque())
+    def _recent(self, name: str, now: float) -> deque[float]:
+        calls = self._calls.get(name)
+        if calls is None:
+            calls = self._calls[name] = deque()
         while calls and calls[0] <= now - WINDOW_SECONDS:
             calls.popleft()
         return calls
@@ -198,8 +202,6 @@ class LocalGates:
 
     def _sweep(self, now: float) -> None:
         """Forget what nobody has touched for a window: addresses and keys come and go."""
-        if now - self._swept_at < WINDOW_SECONDS:
-            return
         self._swept_at = now
         for name in [name for name, calls in self._calls.items() if not calls or calls[-1] <= now - WINDOW_SECONDS]:
             del self._calls[name]

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from billing.pricing import PPT_PER_POINT
 from gateway.call import Call
+from gateway.company import COMPANY
 from gateway.ledger_metrics import LedgerMetrics
 
 if TYPE_CHECKING:
@@ -130,5 +131,8 @@ class _State(Collector):
             ready.add_metric([upstream.name], int(upstream.is_ready(now)))
         yield in_flight
         yield ready
+        text = "Requests to the gateway that are under way, streams among them."
+        yield GaugeMetricFamily("tokenfactory_requests_at_work", text, COMPANY.requests)
+        yield GaugeMetricFamily("tokenfactory_streams_at_work", "Streams that are under way.", COMPANY.streams)
         backlog = self._runtime.journal.backlog_bytes
         yield GaugeMetricFamily("tokenfactory_journal_backlog_bytes", "Journal not yet in the database.", backlog)

@@ -145,11 +145,11 @@ class Transport(httpx.AsyncBaseTransport):
             try:
                 connection.bodiless = bodiless
                 connection.arm(read_seconds)
-                if len(body) < HIGH_WATER_BYTES:
-                    await connection.send(head + body)
-                else:
+                if len(body) >= HIGH_WATER_BYTES:
                     await connection.send(head)
                     await connection.send(body)
+                elif (unsent := connection.write(head + body)) is not None:
+                    await unsent
                 await connection.head
                 connection.disarm()
             except StaleConnection:
