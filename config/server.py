@@ -13,6 +13,7 @@ import logging
 import socket
 import sys
 from collections import deque
+from collections.abc import Awaitable
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -23,6 +24,8 @@ import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from config.awaitables import DONE
+
 BACKLOG = 2048
 ACCEPTED_AT_ONCE = 16
 SWITCH_INTERVAL_SECONDS = 0.0001
@@ -30,6 +33,8 @@ GC_THRESHOLD = 20_000
 # A head that is not whole by then is refused. One read of the socket, which may hold the end of the request before,
 # is 256 KiB at most.
 MAX_HEAD_BYTES = 512 * 1024
+# A body, or nothing, is being read.
+NO_HEAD = -1
 NOWHERE: deque[tuple[bytes, bytes]] = deque(maxlen=0)
 LONGEST_KNOWN_URL = 128
 ASGI_VERSION = {"version": "3.0", "spec_version": "2.3"}
@@ -41,7 +46,7 @@ class Cycle(RequestResponseCycle):
 
     logger = logging.getLogger("uvicorn.error")
 
-    def __init__(self, protocol: Protocol, scope: Any, *, keep_alive: bool) -> None:
+    def __init__(self, protocol: Protocol, scope: Any, keep_alive: bool) -> None:
         self.scope = scope
         self.transport = protocol.transport
         self.flow = protocol.flow
@@ -56,7 +61,10 @@ class Cycle(RequestResponseCycle):
         self.response_complete = False
         self.chunked_encoding = False
         self.expected_content_length = 0
+        # By the loop's clock.
+        self.ended_at = 0.0
         self._head = b""
+        self._is_head = False
 
     async def receive(self) -> Any:
         if self.more_body or self.waiting_for_100_continue or self.disconnected or not self.message_event.is_set():
@@ -65,9 +73,18 @@ class Cycle(RequestResponseCycle):
         body, self.body = bytes(self.body), bytearray()
         return {"type": "http.request", "body": body, "more_body": False}
 
-    async def send(self, message: Any) -> None:
+    def send(self, message: Any) -> Awaitable[None]:  # type: ignore[override]
+        """At once, unless the client must catch up first."""
         if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
+            return self._send_later(message)
+        self._send_now(message)
+        return DONE
+
+    async def _send_later(self, message: Any) -> None:
+        await self.flow.drain()
+        self._send_now(message)
+
+    def _send_now(self, message: Any) -> None:
         if self.disconnected:
             return
         if not self.response_started:
@@ -83,19 +100,17 @@ class Cycle(RequestResponseCycle):
         status, headers = message["status"], message.get("headers", ())
         lines = [*map(b": ".join, headers)]
         named = dict(headers)
-        length = named.get(b"content-length")
-        if length is None:
-            # Django's names have capitals.
-            named = {name.lower(): value for name, value in headers}
-            length = named.get(b"content-length")
-        has_body = self.scope["method"] != "HEAD" and status not in (204, 304)
+        # Django's names have capitals.
+        length = named.get(b"content-length") or named.get(b"Content-Length")
+        self._is_head = self.scope["method"] == "HEAD"
+        has_body = not self._is_head and status not in (204, 304)
         if length is not None:
             self.expected_content_length = int(length)
             self.chunked_encoding = False
         elif has_body:
             self.chunked_encoding = True
             lines.append(b"transfer-encoding: chunked")
-        if b"connection" in named and b"close" in named[b"connection"].lower():
+        if (connection := named.get(b"connection") or named.get(b"Connection")) and b"close" in connection.lower():
             self.keep_alive = False
         elif not self.keep_alive:
             lines.append(b"connection: close")
@@ -109,7 +124,7 @@ class Cycle(RequestResponseCycle):
             self.transport.write(head)
 
     def _send_body(self, body: bytes, *, more: bool) -> None:
-        if self.scope["method"] == "HEAD":
+        if self._is_head:
             self.expected_content_length = 0
         elif self.chunked_encoding:
             if body:
@@ -154,19 +169,18 @@ class Protocol(HttpToolsProtocol):
     """uvicorn's, with `Cycle`, and one timer a connection for its idle time instead of one a request. What has come of
     a request is read before it begins, which it does at once: most run up to their call of the model server so."""
 
-    __slots__ = ("_arrived", "_head_bytes", "_idle_since", "_idle_timer", "_in_head")
+    # The last request's; None before the first.
+    cycle: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._idle_since = 0.0
-        self._idle_timer: asyncio.TimerHandle | None = None
+        # With these an instance has 30 attributes, the most that Python reads and writes quickly.
         self._arrived: Cycle | None = None
-        self._in_head = False
-        self._head_bytes = 0
+        self._head_bytes = NO_HEAD
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._in_head:
+        if self._head_bytes != NO_HEAD:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse_head()
@@ -181,7 +195,7 @@ class Protocol(HttpToolsProtocol):
         self.url = b""
         self.expect_100_continue = False
         self.headers = []
-        self._in_head, self._head_bytes = True, 0
+        self._head_bytes = 0
 
     def _refuse_head(self) -> None:
         if self.cycle is None or self.cycle.response_complete:
@@ -191,7 +205,6 @@ class Protocol(HttpToolsProtocol):
             self.transport.close()
 
     def on_headers_complete(self) -> None:
-        self._idle_since = 0.0
         parser = self.parser
         raw_path, path, query = _place(self.url) if len(self.url) < LONGEST_KNOWN_URL else _parsed(self.url)
         version = parser.get_http_version()
@@ -209,10 +222,10 @@ class Protocol(HttpToolsProtocol):
             "query_string": query,
             "headers": self.headers,
         }
-        self._in_head = False
+        self._head_bytes = NO_HEAD
         # What comes behind the body as headers is nobody's.
         self.headers = NOWHERE  # type: ignore[assignment]
-        before, cycle = self.cycle, Cycle(self, scope, keep_alive=version != "1.0" and parser.should_keep_alive())
+        before, cycle = self.cycle, Cycle(self, scope, version != "1.0" and parser.should_keep_alive())
         self.cycle = cycle
         if before is None or before.response_complete:
             self._arrived = cycle
@@ -237,15 +250,10 @@ class Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._wait_for_head()
+        self._look_again(self.timeout_keep_alive)
 
     def _unset_keepalive_if_required(self) -> None:
         """Uvicorn asks for it when a byte comes; here a whole head ends the wait, which a client cannot draw out."""
-
-    def _wait_for_head(self) -> None:
-        self._idle_since = self.loop.time()
-        if self._idle_timer is None:
-            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._end_idle)
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
@@ -254,23 +262,30 @@ class Protocol(HttpToolsProtocol):
         self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
-            return
-        self._wait_for_head()
+        else:
+            self.cycle.ended_at = self.loop.time()
+
+    def _look_again(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self._end_idle)
 
     def _end_idle(self) -> None:
-        self._idle_timer = None
+        self.timeout_keep_alive_task = None
         if self.transport.is_closing():
             return
-        idle_seconds = self.loop.time() - self._idle_since if self._idle_since else 0.0
+        cycle = self.cycle
+        if cycle is None:
+            idle_seconds = float(self.timeout_keep_alive)
+        else:
+            idle_seconds = self.loop.time() - cycle.ended_at if cycle.response_complete else 0.0
         if idle_seconds >= self.timeout_keep_alive:
             self.transport.close()
         else:
-            self._idle_timer = self.loop.call_later(self.timeout_keep_alive - idle_seconds, self._end_idle)
+            self._look_again(self.timeout_keep_alive - idle_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-            self._idle_timer = None
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+            self.timeout_keep_alive_task = None
         super().connection_lost(exc)
 
 

@@ -12,7 +12,7 @@ from gateway.admission import DEFAULT_OUTPUT_TOKENS, Expected, Ticket
 from gateway.call import Call
 from gateway.catalog import Endpoint
 from gateway.chat_stream import DONE_EVENT, rewrite_completion
-from gateway.company import COMPANY, step_done
+from gateway.company import step_done
 from gateway.errors import CallError, UpstreamUnavailable
 from gateway.http import JSON, Headers, Receive, Send, begun, printable, send_answer
 from gateway.relay import Answer, Interrupted, Job
@@ -57,7 +57,7 @@ def chat_job(request: ChatRequest, *, called: str = "chat") -> Job:
 def expected_of(request: ChatRequest, prompt_bytes: int) -> Expected:
     output_tokens = request.body.get("max_tokens") or DEFAULT_OUTPUT_TOKENS
     prompt_bytes = max(0, prompt_bytes - request.picture_excess_bytes)
-    return Expected(prompt_bytes=prompt_bytes, output_tokens=output_tokens * (request.body.get("n") or 1))
+    return Expected(prompt_bytes, output_tokens * (request.body.get("n") or 1))
 
 
 def call_headers(call: Call, ticket: Ticket, *, dropped: Collection[str]) -> Headers:
@@ -97,8 +97,7 @@ async def serve_stream(answer: Answer, headers: Headers, receive: Receive, send:
             await client.start([*STREAM_HEADERS, *headers])
             last = b""
             try:
-                with COMPANY.streaming():
-                    await answer.pump(client.write)
+                await answer.pump(client.write)
                 last = DONE_EVENT
             except CallError as error:
                 # The status line is gone; whole events have been flushed. No [DONE] follows.

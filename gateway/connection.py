@@ -17,6 +17,11 @@ HIGH_WATER_BYTES = 262_144
 TURN_BYTES = 131_072
 
 
+# The parts of a body that one read of a socket brought. A connection takes them before the loop reads the next, and
+# what all use at every read stays in the core's cache.
+_ARRIVING: list[bytes] = []
+
+
 class Reader(Protocol):
     """Takes a body as it comes, without a task of its own in between."""
 
@@ -85,8 +90,13 @@ class Connection(asyncio.Protocol):
             self._fail(httpx.RemoteProtocolError(str(error)))
         except httpx.RemoteProtocolError as error:
             self._fail(error)
-        if self._reader is not None and self._pieces:
-            self._hand_over(self._reader)
+        if _ARRIVING:
+            body = _ARRIVING[0] if len(_ARRIVING) == 1 else b"".join(_ARRIVING)
+            _ARRIVING.clear()
+            if self._reader is not None:
+                self._hand_over(self._reader, body)
+            else:
+                self._keep(body)
         else:
             self._wake()
         if len(data) >= TURN_BYTES and not self._paused and self.transport and not self.transport.is_closing():
@@ -149,12 +159,7 @@ class Connection(asyncio.Protocol):
         if not self.head.done():
             self.head.set_result(None)
 
-    def on_body(self, body: bytes) -> None:
-        self._pieces.append(body)
-        self._buffered += len(body)
-        if self._buffered > HIGH_WATER_BYTES and not self._paused and self.transport:
-            self._paused = True
-            self.transport.pause_reading()
+    on_body = staticmethod(_ARRIVING.append)
 
     def on_message_complete(self) -> None:
         if self.status:
@@ -215,18 +220,27 @@ class Connection(asyncio.Protocol):
             self._waiter = None
             self._deadline = 0.0
 
-    def _hand_over(self, reader: Reader) -> None:
+    def _hand_over(self, reader: Reader, body: bytes) -> None:
         try:
-            self._unread = reader.feed(self.take())
+            unread = reader.feed(body)
+            if unread is None and self.error is None and not (reader.done or self.complete):
+                self._deadline = self.loop.time() + self._read_seconds
+                return
+            self._unread = unread
         except Exception as error:  # noqa: BLE001 -- whatever it is, it belongs to whoever awaits the pump
             self.error = error
-        if self._unread is None and self.error is None and not reader.done and not self.complete:
-            self._deadline = self.loop.time() + self._read_seconds
-            return
         # What comes from now on waits for the pump.
         self._reader = None
         if self._waiter and not self._waiter.done():
             self._waiter.set_result(None)
+
+    def _keep(self, body: bytes) -> None:
+        self._pieces.append(body)
+        self._buffered += len(body)
+        if self._buffered > HIGH_WATER_BYTES and not self._paused and self.transport:
+            self._paused = True
+            self.transport.pause_reading()
+        self._wake()
 
     def take(self) -> bytes:
         """What has come and was not read yet."""

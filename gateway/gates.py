@@ -166,7 +166,7 @@ class LocalGates:
         self, call_id: str, gates: Gates, recent: list[deque[float]], accounts: list[_Spent], now: float
     ) -> Passage:
         """Count a call that every gate lets through: `recent` of each window, `accounts` of each budget."""
-        passage = Passage(reset_at=now)
+        passage = Passage(0, now)
         for calls in recent:
             calls.append(now)
         if recent:

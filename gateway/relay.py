@@ -27,6 +27,7 @@ from gateway.call import Call, RecordLog
 from gateway.caller import Caller
 from gateway.catalog import Endpoint
 from gateway.chat_stream import DONE_EVENT, ChatStream, Chunks, Passing, Write
+from gateway.company import COMPANY
 from gateway.errors import CallError, UpstreamRefusal, UpstreamTimeout, UpstreamUnavailable, upstream_failure
 from gateway.sse import EventTooLarge
 from gateway.transport import Exchange, Transport
@@ -343,7 +344,8 @@ class Answer:
         passing = Passing(self.call, self._stream(), write)
         failure: CallError | None = None
         try:
-            await self._unless_ended(self._exchange.pump(passing))
+            with COMPANY.streaming():
+                await self._unless_ended(self._exchange.pump(passing))
             self._complete = passing.stream.done
             if (out := passing.stream.end()) and (unsent := passing.pass_on(out)) is not None:
                 await unsent

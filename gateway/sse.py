@@ -63,14 +63,24 @@ class EventSplitter:
         match = BLANK_LINE.search(self._rest, start)
         return match.span() if match else None
 
+    @property
+    def is_between(self) -> bool:
+        """Whether all that came was whole events."""
+        return not self._rest
+
     def rest(self) -> bytes:
         """What came after the last whole event."""
         return bytes(self._rest)
 
 
+def is_one_event(data: bytes) -> bool:
+    """Whether it is one whole event of one data line, ended in LF LF, as most are."""
+    return data.startswith(b"data:") and data.endswith(b"\n\n") and data.count(b"\n") == 2 and b"\r" not in data
+
+
 def event_data(event: bytes) -> bytes:
     """The event's data lines joined by LF, without blanks around; empty for comments and events without data."""
-    if event.startswith(b"data:") and event.count(b"\n") == 2 and b"\r" not in event:
+    if is_one_event(event):
         return event[5:].strip()
     lines = []
     for line in LINE_END.split(event):
@@ -82,7 +92,7 @@ def event_data(event: bytes) -> bytes:
 
 def replace_data(event: bytes, data: bytes) -> bytes:
     """The event with `data` for its data lines; its other lines (`event:`, `id:`, comments) stay."""
-    if event.startswith(b"data:") and event.count(b"\n") == 2 and b"\r" not in event:
+    if is_one_event(event):
         return data_event(data)
     others = [line for line in LINE_END.split(event) if line and line.partition(b":")[0] != b"data"]
     return b"\n".join([*others, data_event(data)])

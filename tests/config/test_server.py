@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 import uvicorn
 import uvloop
+from uvicorn.server import ServerState
 
 from config.server import ACCEPTED_AT_ONCE, Protocol, handles, listen
 from tests.services import wait_until
@@ -256,3 +257,16 @@ def test_many_connections_are_taken_in_one_turn_of_the_loop() -> None:
     assert max(later - before for before, later in itertools.pairwise([0, *counts])) == ACCEPTED_AT_ONCE
     for one in clients:
         one.close()
+
+
+def test_a_connection_has_no_more_attributes_than_python_reads_quickly() -> None:
+    """CPython shares the names of at most 30 attributes between instances; with one more each has a table of its own,
+    and reads and writes of them are no longer specialised."""
+
+    async def connection() -> Protocol:
+        config = uvicorn.Config(application, http=Protocol, lifespan="off", log_config=None)
+        protocol = Protocol(config=config, server_state=ServerState(), app_state={})
+        protocol.on_message_begin()
+        return protocol
+
+    assert len(vars(asyncio.run(connection()))) <= 30
