@@ -6,8 +6,9 @@ One folder, segments named `*.journal`, each held by a file lock while its proce
     F <crc32> <request id> <json>    finished: the usage record
 
 `crc32` is eight hex digits over the line's letter and what follows the digits; the request id is 32 hex digits; the
-JSON is an object of `UsageRecord`'s columns. A line is one `write(2)`, so a killed process leaves at most one torn
-line, and that line's answer had not ended. Only complete lines with the right checksum are read.
+JSON is an object of `UsageRecord`'s columns. Lines of requests that take their steps together are one `write(2)`; no
+request goes on before its line is written, so a killed process leaves at most one torn line, and what that line told
+of had not begun or not ended. Only complete lines with the right checksum are read.
 """
 
 from __future__ import annotations
@@ -45,6 +46,13 @@ class Line(NamedTuple):
 
 
 @dataclass(slots=True)
+class _Noted:
+    finished: bool
+    request_id: str
+    text: bytes
+
+
+@dataclass(slots=True)
 class Segment:
     path: Path
     descriptor: int
@@ -71,37 +79,58 @@ class Journal:
         self._sequence = 0
         self._segment_of: dict[str, Segment] = {}
         self._torn = False
+        # Lines that go with the next write; starts that could not be written, until their requests ask; ends, until
+        # there is room.
+        self._noted: list[_Noted] = []
+        self._refused: set[str] = set()
         self._unwritten: list[bytes] = []
         directory.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
         self.segments: list[Segment] = [self._new_segment()]
 
-    def start(self, request_id: str, json: bytes) -> None:
-        """Note an accepted request. Raises JournalFull: then it must not be served."""
-        line = _line(b"S", request_id, json)
-        with self._lock:
-            segment = self._segment_to_write()
-            self._append(segment, line)
-            segment.open.add(request_id)
-            self._segment_of[request_id] = segment
+    def start(self, request_id: str, json: bytes, *, alone: bool = True) -> None:
+        """Note an accepted request. Raises JournalFull: then it must not be served.
 
-    def finish(self, request_id: str, json: bytes) -> None:
+        Not `alone` the line is only noted: `write` writes it with those of others, and tells.
+        """
+        self._note(b"S", request_id, json)
+        if alone:
+            self.write(request_id)
+
+    def finish(self, request_id: str, json: bytes, *, alone: bool = True) -> None:
         """Note the usage record. With the disk full it is kept in memory and tried again with the next line."""
-        line = _line(b"F", request_id, json)
+        self._refused.discard(request_id)
+        self._note(b"F", request_id, json)
+        if alone:
+            self.write_noted()
+
+    def write(self, request_id: str) -> None:
+        """All that was noted is written when this returns. Raises JournalFull where this request's start could not be:
+        then it must not be served."""
+        if self._noted:
+            self.write_noted()
+        if request_id in self._refused:
+            self._refused.remove(request_id)
+            raise JournalFull("the journal cannot be written")
+
+    def write_noted(self) -> None:
         with self._lock:
-            try:
-                self._append(self._segment_to_write(), line)
-            except JournalFull:
-                self._unwritten.append(line)
-            else:
-                self._closed(request_id)
+            noted, self._noted = self._noted, []
+            if not noted:
+                return
+            written = self._append(b"".join([line.text for line in noted]))
+            end = 0
+            for line in noted:
+                end += len(line.text)
+                self._took(line) if end <= written else self._did_not_take(line)
 
     def retry_unwritten(self) -> None:
         """Write what a full disk refused; JournalFull while it still does."""
         while self._unwritten:
             with self._lock:
                 line = self._unwritten[0]
-                self._append(self._segment_to_write(), line)
+                if self._append(line) < len(line):
+                    raise JournalFull("the journal cannot be written")
                 self._unwritten.pop(0)
                 self._closed(line[11:43].decode("ascii"))
 
@@ -146,11 +175,31 @@ class Journal:
 
     def close(self) -> None:
         """Let go. Segments with nothing left to ship are removed, the others are for the next process."""
+        self.write_noted()
         for segment in self.segments:
             if not segment.unshipped_bytes and not segment.open and not self._unwritten:
                 segment.path.unlink(missing_ok=True)
             os.close(segment.descriptor)
         self.segments.clear()
+
+    def _note(self, kind: bytes, request_id: str, json: bytes) -> None:
+        line = _Noted(kind == b"F", request_id, _line(kind, request_id, json))
+        with self._lock:
+            self._noted.append(line)
+
+    def _took(self, line: _Noted) -> None:
+        if line.finished:
+            self._closed(line.request_id)
+        else:
+            segment = self.segments[-1]
+            segment.open.add(line.request_id)
+            self._segment_of[line.request_id] = segment
+
+    def _did_not_take(self, line: _Noted) -> None:
+        if line.finished:
+            self._unwritten.append(line.text)
+        else:
+            self._refused.add(line.request_id)
 
     def _closed(self, request_id: str) -> None:
         segment = self._segment_of.pop(request_id, None)
@@ -165,23 +214,22 @@ class Journal:
             self._torn = False
         return segment
 
-    def _append(self, segment: Segment, line: bytes) -> None:
-        if self._torn:
-            # A half-written line is ended, so that the next one starts on its own.
-            line = b"\n" + line
+    def _append(self, lines: bytes) -> int:
+        """How many of the bytes are in the journal: all, unless the disk is full."""
         try:
-            written = os.write(segment.descriptor, line)
+            segment = self._segment_to_write()
+            # A half-written line is ended, so that the next one starts on its own, and spoilt: it may have lacked its
+            # end alone.
+            before = b"!\n" if self._torn else b""
+            written = os.write(segment.descriptor, before + lines)
             segment.size += written
-            if written < len(line):
-                self._torn = segment.torn = True
-            elif self._torn:
-                self._torn = False
+            self._torn = written < len(before) + len(lines)
+            segment.torn = segment.torn or self._torn
             if self._fsync == "always":
                 os.fsync(segment.descriptor)
-        except OSError as error:
-            raise JournalFull(error.errno, "the journal cannot be written") from error
-        if self._torn:
-            raise JournalFull("the journal was written in part")
+        except OSError:
+            return 0
+        return written - len(before)
 
     def _new_segment(self) -> Segment:
         self._sequence += 1

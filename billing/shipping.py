@@ -132,7 +132,8 @@ class Shipper:
     def _turn(self) -> None:
         """Each step is tried whatever became of the others; shipping may make the room that the last one needs."""
         failure: Exception | None = None
-        for step in (self._sync_if_due, self._ship, self.journal.retry_unwritten):
+        # A request that was cancelled right after it noted its end has left the writing to this.
+        for step in (self.journal.write_noted, self._sync_if_due, self._ship, self.journal.retry_unwritten):
             try:
                 step()
             except Exception as error:  # noqa: BLE001 -- the thread must outlive whatever database and disk do

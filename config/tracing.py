@@ -80,11 +80,14 @@ class TracedLog:
         self.provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self.provider.get_tracer("token_factory")
 
-    def start(self, request_id: str, json: bytes) -> None:
-        self._records.start(request_id, json)
+    def start(self, request_id: str, json: bytes, *, alone: bool = True) -> None:
+        self._records.start(request_id, json, alone=alone)
 
-    def finish(self, request_id: str, json: bytes) -> None:
-        self._records.finish(request_id, json)
+    def write(self, request_id: str) -> None:
+        self._records.write(request_id)
+
+    def finish(self, request_id: str, json: bytes, *, alone: bool = True) -> None:
+        self._records.finish(request_id, json, alone=alone)
         try:
             self._span(request_id, orjson.loads(json))
         except Exception:

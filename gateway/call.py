@@ -29,8 +29,9 @@ _VERSION_7, _VARIANT, _62_BITS = 7 << 76, 1 << 63, (1 << 62) - 1
 class RecordLog(Protocol):
     """Where records go; the journal."""
 
-    def start(self, request_id: str, json: bytes) -> None: ...
-    def finish(self, request_id: str, json: bytes) -> None: ...
+    def start(self, request_id: str, json: bytes, *, alone: bool = True) -> None: ...
+    def finish(self, request_id: str, json: bytes, *, alone: bool = True) -> None: ...
+    def write(self, request_id: str) -> None: ...
 
 
 def new_request_id() -> str:
@@ -85,14 +86,26 @@ class Call:
     # The record's columns that were known at the start.
     _identity: bytes = field(default=b"", init=False)
 
-    def accept(self) -> None:
-        """Leave the start line. Without a journal nothing is served: what is used would be lost."""
+    def accept(self, *, alone: bool = True) -> None:
+        """Leave the start line. Without a journal nothing is served: what is used would be lost.
+
+        Not `alone`, the line is written with others', by `written` at the latest.
+        """
         started_at = timestamp(self.started_at).encode("ascii")
         self._identity = identity = self._known_columns(started_at)
         ends = b'{%s,"status":0,"outcome":"interrupted","finished_at":"%s"}' % (identity, started_at)
+        self.log.start(self.record_id, ends, alone=False)
+        if alone:
+            self.written()
+
+    def written(self) -> None:
+        """What this call has left is in the journal when this returns. A call whose start is not has never been."""
         try:
-            self.log.start(self.record_id, ends)
+            self.log.write(self.record_id)
         except JournalFull:
+            self.finished, self.status = True, 503
+            if self.on_finish:
+                self.on_finish(self)
             raise UpstreamSaturated("The gateway cannot record usage at the moment.", retry_after_seconds=5) from None
 
     @property
@@ -105,15 +118,16 @@ class Call:
         self.model = model
         self._identity = b""
 
-    def finish(self, outcome: Outcome) -> None:
-        """Write the usage record, once; later calls change nothing."""
+    def finish(self, outcome: Outcome, *, alone: bool = True) -> None:
+        """Write the usage record, once; later calls change nothing. Not `alone`, `written` is to be called before the
+        answer's end is released."""
         if self.finished:
             return
         self.finished = True
         self.counts, estimated = self._counts()
         self.estimated = self.estimated or estimated
         identity = self._identity or self._known_columns(timestamp(self.started_at).encode("ascii"))
-        self.log.finish(self.record_id, b"{%s,%s" % (identity, self._result(outcome)[1:]))
+        self.log.finish(self.record_id, b"{%s,%s" % (identity, self._result(outcome)[1:]), alone=alone)
         if self.on_finish:
             self.on_finish(self)
 

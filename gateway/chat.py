@@ -84,8 +84,9 @@ async def serve_whole(answer: Answer, headers: Headers, send: Send) -> None:
         except ValueError:
             raise UpstreamUnavailable("The model server's answer was not JSON.") from None
         await step_done()
-        answer.complete(bytes_out=len(body))
+        answer.complete(bytes_out=len(body), alone=False)
     await step_done()
+    answer.call.written()
     await send_answer(send, status=200, headers=[JSON, *headers], body=body)
 
 

@@ -15,6 +15,7 @@ from gateway.anthropic_answer import error_body, estimated_input_tokens, message
 from gateway.anthropic_stream import PING, MessageStream
 from gateway.chat import STREAM_HEADERS, StreamClient, answer_headers, chat_job, expected_of, watch_client
 from gateway.chat_stream import Chunks, Write, rewrite_completion
+from gateway.company import step_done
 from gateway.errors import CallError, UpstreamUnavailable
 from gateway.http import JSON, Headers, Receive, Send, read_body, send_answer
 from gateway.relay import Answer, Interrupted
@@ -74,7 +75,9 @@ async def _serve_whole(answer: Answer, headers: Headers, send: Send) -> None:
             body = lenient_json.dumps(message_from(completion, request_id=call.request_id, model=call.model))
         except ValueError:
             raise UpstreamUnavailable("The model server's answer was no chat completion.") from None
-        answer.complete(bytes_out=len(body))
+        answer.complete(bytes_out=len(body), alone=False)
+    await step_done()
+    call.written()
     await send_answer(send, status=200, headers=[JSON, *headers], body=body)
 
 

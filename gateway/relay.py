@@ -1,7 +1,7 @@
 """One call from a model server to whoever asked: over HTTP or in process, metered either way.
 
-    call = relay.accept(job, caller=…, ticket=…)        # the start line is in the journal
-    async with relay.open(job, call=call) as answer:    # raises CallError before the first byte
+    call = relay.accept(job, caller=…, ticket=…)
+    async with relay.open(job, call=call) as answer:    # its start is in the journal; raises CallError before a byte
         async for data in answer.events(): …            # whole events; raises CallError when it is cut
 
 Whatever happens to the answer, to its reader or to this process's event loop, `Call.finish` runs once, and it
@@ -75,7 +75,8 @@ class Relay:
         self._reading_out: set[asyncio.Task[None]] = set()
 
     def accept(self, job: Job, *, caller: Caller, ticket: Ticket) -> Call:
-        """The accepted call, with its start line in the journal; its ticket is settled when it finishes."""
+        """The accepted call; its ticket is settled when it finishes. Its start line is in the journal before a model
+        server is asked: requests that come along together write theirs at once."""
         call = Call(
             caller=caller,
             model=job.model,
@@ -86,11 +87,7 @@ class Relay:
             started_at=ticket.at,
             on_finish=ticket.settle,
         )
-        try:
-            call.accept()
-        except BaseException:
-            ticket.cancel()
-            raise
+        call.accept(alone=False)
         return call
 
     def open(self, job: Job, *, call: Call) -> Answer:
@@ -138,6 +135,7 @@ class Answer:
 
     async def _open(self) -> None:
         """Ask one replica after another, each once, until one has answered or failed for good."""
+        self.call.written()
         tried: set[Upstream] = set()
         failure: CallError | None = None
         while (upstream := self._relay.upstreams.choose(self._job.model, besides=tried)) is not None:
@@ -310,11 +308,12 @@ class Answer:
         assert self._exchange is not None
         return self._exchange.header(name)
 
-    def complete(self, *, bytes_out: int | None = None) -> None:
-        """The answer is whole, or ended here: its record is written before the client gets the end of it."""
+    def complete(self, *, bytes_out: int | None = None, alone: bool = True) -> None:
+        """The answer is whole, or ended here: its record is written before the client gets the end of it. Not `alone`,
+        that is left to `Call.written`."""
         if bytes_out is not None:
             self.call.bytes_out = bytes_out
-        self.call.finish(self._ended_as or Outcome.OK)
+        self.call.finish(self._ended_as or Outcome.OK, alone=alone)
 
     async def _read_whole(self, exchange: Exchange) -> bytes:
         """The body, within the time that a whole answer may take and the size that it may have."""

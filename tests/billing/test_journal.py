@@ -124,6 +124,44 @@ def test_no_bytes_break_the_reading(garbage: bytes) -> None:
     assert list(parse_lines(garbage)) == []
 
 
+# -- lines of requests that come along together ------------------------------------------------------
+
+
+def test_lines_noted_together_are_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes: list[bytes] = []
+    write = os.write
+
+    def counted(descriptor: int, data: bytes) -> int:
+        writes.append(data)
+        return write(descriptor, data)
+
+    journal = Journal(tmp_path)
+    monkeypatch.setattr(os, "write", counted)
+    journal.start(A, b"1", alone=False)
+    journal.start(B, b"2", alone=False)
+    journal.finish(A, b"3", alone=False)
+    assert (writes, journal.segments[0].size) == ([], 0)
+    journal.write(B)
+    journal.write(A)
+    assert len(writes) == 1
+    assert [(line.finished, line.request_id, line.json) for line in parse_lines(writes[0])] == [
+        (False, A, b"1"), (False, B, b"2"), (True, A, b"3"),
+    ]  # fmt: skip
+    assert (journal.segments[0].open, records_of(journal)) == ({B}, [b"3"])
+    journal.close()
+
+
+def test_what_was_noted_and_not_written_goes_with_the_next_line_or_with_the_end(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.finish(A, b"1", alone=False)
+    journal.finish(B, b"2")
+    assert records_of(journal) == [b"1", b"2"]
+    journal.finish(C, b"3", alone=False)
+    path = journal.segments[0].path
+    journal.close()
+    assert [line.json for line in parse_lines(path.read_bytes())] == [b"1", b"2", b"3"]
+
+
 # -- segments ----------------------------------------------------------------------------------------
 
 
@@ -277,6 +315,35 @@ seen["open"] = sorted(id for s in journal.segments for id in s.open)
     assert seen == {
         "start refused": True, "finish refused": False, "still full": True, "backlog": True,
         "ids": [[False, "a"], [True, "a"], [False, "c"]], "open": [C],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("room", "whole"), [(0, 0), (60, 0), (148, 1), (295, 1), (296, 2), (330, 2)])
+def test_of_lines_written_together_a_full_disk_takes_some_and_each_request_is_told_of_its_own(
+    tmp_path: Path, room: int, whole: int
+) -> None:
+    """Three lines of 148 bytes: two starts and an end."""
+    seen = full_disk(
+        f"""
+journal.start("{C}", b"{{}}")
+limit(journal.segments[0].size + {room})
+for id in ("{A}", "{B}"):
+    journal.start(id, b'"' + b"x" * 101 + b'"', alone=False)
+journal.finish("{C}", b'"' + b"y" * 101 + b'"', alone=False)
+seen["refused"] = [refused(journal.write, id) for id in ("{C}", "{B}", "{A}")]
+seen["asked again"] = [refused(journal.write, id) for id in ("{C}", "{B}", "{A}")]
+limit(-1)
+journal.retry_unwritten()
+seen["ids"] = ids()
+seen["open"] = sorted(id for s in journal.segments for id in s.open)
+""",
+        tmp_path,
+    )
+    taken = ["a", "b"][:whole]
+    assert seen == {
+        "refused": [False, whole < 2, whole < 1], "asked again": [False, False, False],
+        "ids": [[False, "c"], *([False, letter] for letter in taken), [True, "c"]],
+        "open": [letter * 32 for letter in taken],
     }  # fmt: skip
 
 

@@ -22,12 +22,14 @@ class Ledger:
         self.finished: list[dict[str, Any]] = []
         self._is_full = is_full
 
-    def start(self, request_id: str, json: bytes) -> None:
-        if self._is_full:
-            raise JournalFull("the journal cannot be written")
+    def start(self, request_id: str, json: bytes, *, alone: bool = True) -> None:
         self.started.append(_read(request_id, json))
 
-    def finish(self, request_id: str, json: bytes) -> None:
+    def write(self, request_id: str) -> None:
+        if self._is_full:
+            raise JournalFull("the journal cannot be written")
+
+    def finish(self, request_id: str, json: bytes, *, alone: bool = True) -> None:
         self.finished.append(_read(request_id, json))
 
     @property

@@ -40,10 +40,13 @@ class Records:
     def __init__(self) -> None:
         self.finished: list[dict[str, Any]] = []
 
-    def start(self, request_id: str, json: bytes) -> None:
+    def start(self, request_id: str, json: bytes, *, alone: bool = True) -> None:
         pass
 
-    def finish(self, request_id: str, json: bytes) -> None:
+    def write(self, request_id: str) -> None:
+        pass
+
+    def finish(self, request_id: str, json: bytes, *, alone: bool = True) -> None:
         self.finished.append(orjson.loads(json))
 
 
