@@ -152,7 +152,6 @@ class Request:
 async def chat_completions(request: Request) -> None:
     caller = await request.caller()
     raw = await read_body(request.headers, request.receive)
-    await step_done()
     chat = request.runtime.parse_chat(parse_json_object(raw), caller=caller, portable=request.wants_portable())
     await step_done()
     answer, ticket = await request.begin(chat_job(chat), caller=caller, expected=expected_of(chat, len(raw)))

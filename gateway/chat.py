@@ -83,7 +83,6 @@ async def serve_whole(answer: Answer, headers: Headers, send: Send) -> None:
             body = rewrite_completion(answer.call, await answer.read())
         except ValueError:
             raise UpstreamUnavailable("The model server's answer was not JSON.") from None
-        await step_done()
         answer.complete(bytes_out=len(body), alone=False)
     await step_done()
     answer.call.written()

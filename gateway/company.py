@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from types import coroutine
 
-MANY = 8
+MANY = 6
 
 
 class Company:
