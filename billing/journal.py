@@ -107,7 +107,8 @@ class Journal:
     def write(self, request_id: str) -> None:
         """All that was noted is written when this returns. Raises JournalFull where this request's start could not be:
         then it must not be served."""
-        if self._noted:
+        # The shipper's thread may have taken the line and be about to write it.
+        if self._noted or self._lock.locked():
             self.write_noted()
         if request_id in self._refused:
             self._refused.remove(request_id)

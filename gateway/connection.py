@@ -17,11 +17,6 @@ HIGH_WATER_BYTES = 262_144
 TURN_BYTES = 131_072
 
 
-# The parts of a body that one read of a socket brought. A connection takes them before the loop reads the next, and
-# what all use at every read stays in the core's cache.
-_ARRIVING: list[bytes] = []
-
-
 class Reader(Protocol):
     """Takes a body as it comes, without a task of its own in between."""
 
@@ -36,10 +31,17 @@ class StaleConnection(httpx.RemoteProtocolError):
 
 
 class Connection(asyncio.Protocol):
-    """One socket: at most one request on its way, its answer's head as a future, its body as a queue."""
+    """One socket: at most one request on its way, its answer's head as a future, its body as a queue.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    `arriving`, the parts of a body that one read of a socket brings, is shared by the connections of one loop: each
+    empties it before another's bytes are read, and what all use at every read stays in the core's cache.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, arriving: list[bytes] | None = None) -> None:
         self.loop = loop
+        self._arriving: list[bytes] = [] if arriving is None else arriving
+        # The parser's callback.
+        self.on_body = self._arriving.append
         self.transport: asyncio.Transport | None = None
         self.closed = False
         self.reused = False
@@ -80,6 +82,9 @@ class Connection(asyncio.Protocol):
             # Nobody asked for this: what comes next here can be nobody's answer.
             self._keep_alive = False
             return
+        arriving = self._arriving
+        # Nobody's bytes are another's, whatever became of the read before.
+        arriving.clear()
         try:
             if not self.status:
                 self._head_bytes += len(data)
@@ -90,9 +95,9 @@ class Connection(asyncio.Protocol):
             self._fail(httpx.RemoteProtocolError(str(error)))
         except httpx.RemoteProtocolError as error:
             self._fail(error)
-        if _ARRIVING:
-            body = _ARRIVING[0] if len(_ARRIVING) == 1 else b"".join(_ARRIVING)
-            _ARRIVING.clear()
+        if arriving:
+            body = arriving[0] if len(arriving) == 1 else b"".join(arriving)
+            arriving.clear()
             if self._reader is not None:
                 self._hand_over(self._reader, body)
             else:
@@ -158,8 +163,6 @@ class Connection(asyncio.Protocol):
             self.complete = True
         if not self.head.done():
             self.head.set_result(None)
-
-    on_body = staticmethod(_ARRIVING.append)
 
     def on_message_complete(self) -> None:
         if self.status:

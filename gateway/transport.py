@@ -119,6 +119,7 @@ class Transport(httpx.AsyncBaseTransport):
         self._ssl_context = ssl_context
         self._idle: dict[Origin, list[Connection]] = {}
         self.open_connections: set[Connection] = set()
+        self._arriving: list[bytes] = []
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         url = request.url
@@ -200,7 +201,7 @@ class Transport(httpx.AsyncBaseTransport):
         try:
             async with asyncio.timeout(timeout_seconds):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(loop), host, port, ssl=self.tls() if scheme == "https" else None
+                    lambda: Connection(loop, self._arriving), host, port, ssl=self.tls() if scheme == "https" else None
                 )
         except TimeoutError as error:
             raise httpx.ConnectTimeout(f"no connection to {host}:{port} within {timeout_seconds:g} s") from error

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,38 @@ def test_lines_noted_together_are_one_write(tmp_path: Path, monkeypatch: pytest.
         (False, A, b"1"), (False, B, b"2"), (True, A, b"3"),
     ]  # fmt: skip
     assert (journal.segments[0].open, records_of(journal)) == ({B}, [b"3"])
+    journal.close()
+
+
+def test_nobody_goes_on_while_another_thread_is_about_to_write_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    journal.start(A, b"1", alone=False)
+    about_to_write, may_write, write = threading.Event(), threading.Event(), os.write
+
+    def held_up(descriptor: int, data: bytes) -> int:
+        about_to_write.set()
+        assert may_write.wait(10)
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", held_up)
+    sizes: list[int] = []
+
+    def goes_on() -> None:
+        journal.write(A)
+        sizes.append(journal.segments[0].size)
+
+    shipper, request = threading.Thread(target=journal.write_noted), threading.Thread(target=goes_on)
+    shipper.start()
+    assert about_to_write.wait(10)
+    request.start()
+    request.join(0.2)
+    assert request.is_alive()
+    may_write.set()
+    shipper.join()
+    request.join()
+    assert sizes == [len(b"S 00000000 \n" + A.encode() + b" 1")]
     journal.close()
 
 

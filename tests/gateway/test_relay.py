@@ -358,7 +358,7 @@ class Fails(Transport):
             raise self._error
         connection = Connection(asyncio.get_running_loop())
         connection.status = 200
-        connection.on_body(self._after)
+        connection._keep(self._after)
         connection.error = self._error
         return Exchange(self, request.origin, connection, request.read_seconds)
 

@@ -655,3 +655,16 @@ def test_a_handshake_that_does_not_end_is_a_connect_time_out(run: Run) -> None:
                     await client.handle_async_request(request)
 
         run(scenario())
+
+
+def test_what_a_failed_read_left_behind_is_nobody_elses() -> None:
+    """Connections of one loop share what a read brings until it is handed on."""
+
+    async def scene() -> bytes:
+        loop, arriving = asyncio.get_running_loop(), list[bytes]()
+        broken, whole = Connection(loop, arriving), Connection(loop, arriving)
+        broken.on_body(b"of another's answer")
+        whole.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nmine")
+        return await whole.read(1)
+
+    assert asyncio.run(scene()) == b"mine"
