@@ -66,10 +66,17 @@ def test_only_the_first_end_counts() -> None:
 
 
 def test_without_a_journal_nothing_is_served() -> None:
+    ledger, told = Ledger(is_full=True), list[tuple[int, bool]]()
+    call = new_call(ledger, on_finish=lambda call: told.append((call.status, call.finished)))
+    call.accept(alone=False)
     with pytest.raises(UpstreamSaturated) as caught:
-        new_call(Ledger(is_full=True)).accept()
+        call.written()
     assert caught.value.status == 503
     assert (b"retry-after", b"5") in caught.value.headers
+    # What was set aside for it is free again, and it leaves no record.
+    assert told == [(503, True)]
+    call.finish(Outcome.ERROR)
+    assert ledger.finished == []
 
 
 @pytest.mark.parametrize(

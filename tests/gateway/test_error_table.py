@@ -22,13 +22,11 @@ from tests.installation import Installation, WebProcess
 PRELUDE = """
 import django; django.setup(set_prefix=False)
 import os, gateway.anthropic, gateway.schema
-from billing.journal import Journal, JournalFull
-start = Journal.start
-def full(self, request_id, json):
-    if os.path.exists(os.environ["FULL_FILE"]):
-        raise JournalFull("no space left")
-    start(self, request_id, json)
-Journal.start = full
+from billing.journal import Journal
+append = Journal._append
+def full(self, lines):
+    return 0 if os.path.exists(os.environ["FULL_FILE"]) else append(self, lines)
+Journal._append = full
 parse = gateway.schema.parse_chat_request
 def parse_or_break(document, **rest):
     if document["model"] == "breaks":
