@@ -99,10 +99,11 @@ class Journal:
 
     def finish(self, request_id: str, json: bytes, *, alone: bool = True) -> None:
         """Note the usage record. With the disk full it is kept in memory and tried again with the next line."""
-        self._refused.discard(request_id)
         self._note(b"F", request_id, json)
         if alone:
             self.write_noted()
+        # Of a start that could not be written and was never asked after.
+        self._refused.discard(request_id)
 
     def write(self, request_id: str) -> None:
         """All that was noted is written when this returns. Raises JournalFull where this request's start could not be:
@@ -123,7 +124,10 @@ class Journal:
             end = 0
             for line in noted:
                 end += len(line.text)
-                self._took(line) if end <= written else self._did_not_take(line)
+                if end <= written:
+                    self._took(line)
+                else:
+                    self._did_not_take(line)
 
     def retry_unwritten(self) -> None:
         """Write what a full disk refused; JournalFull while it still does."""

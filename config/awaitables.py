@@ -6,9 +6,9 @@ from collections.abc import Generator
 from typing import Any
 
 
-class _Done:
+class _Nothing:
     def __await__(self) -> Generator[Any, Any, None]:
         return iter(())  # type: ignore[return-value]  # an iterator does, and costs less
 
 
-DONE = _Done()
+NOTHING_TO_AWAIT = _Nothing()

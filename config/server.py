@@ -24,7 +24,7 @@ import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from config.awaitables import DONE
+from config.awaitables import NOTHING_TO_AWAIT
 
 BACKLOG = 2048
 ACCEPTED_AT_ONCE = 16
@@ -78,7 +78,7 @@ class Cycle(RequestResponseCycle):
         if self.flow.write_paused and not self.disconnected:
             return self._send_later(message)
         self._send_now(message)
-        return DONE
+        return NOTHING_TO_AWAIT
 
     async def _send_later(self, message: Any) -> None:
         await self.flow.drain()

@@ -171,12 +171,8 @@ class Passing:
         if call.first_byte_at is None:
             call.first_byte_at = time.time()
         out = stream.feed(data)
-        if stream.done or stream.error is not None:
-            self.done = True
-        if not out:
-            return None
-        call.bytes_out += len(out)
-        return self._write(out)
+        self.done = stream.is_over
+        return self.pass_on(out) if out else None
 
     def pass_on(self, out: bytes) -> Awaitable[None] | None:
         self._call.bytes_out += len(out)

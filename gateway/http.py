@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from django.conf import settings
 
-from config.awaitables import DONE
+from config.awaitables import NOTHING_TO_AWAIT
 from gateway.errors import CallError, InvalidRequest
 
 type Scope = dict[str, Any]
@@ -72,7 +72,7 @@ def printable(name: str) -> str:
 
 def begun(work: Awaitable[None]) -> Awaitable[None] | None:
     """Run a coroutine as far as it goes at once: None when it has ended, else what is to be awaited for its rest."""
-    if work is DONE:
+    if work is NOTHING_TO_AWAIT:
         return None
     coroutine = cast("Coroutine[Any, Any, None]", work)
     try:

@@ -380,6 +380,19 @@ seen["open"] = sorted(id for s in journal.segments for id in s.open)
     }  # fmt: skip
 
 
+def test_a_refused_start_that_nobody_asks_after_is_forgotten_with_its_call(tmp_path: Path) -> None:
+    seen = full_disk(
+        f"""
+limit(0)
+journal.start("{A}", b"1", alone=False)
+journal.finish("{A}", b"2")
+seen["refused"] = sorted(journal._refused)
+""",
+        tmp_path,
+    )
+    assert seen == {"refused": []}
+
+
 def test_half_a_record_is_not_shipped(tmp_path: Path) -> None:
     seen = full_disk(
         f"""
