@@ -18,6 +18,7 @@ import os
 import threading
 import time
 from binascii import hexlify
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ RECORD_AT = 44
 _CRC_OF = {kind: crc32(kind) for kind in (b"S", b"F")}
 
 type Fsync = Literal["never", "second", "always"]
+# Whether it is an end, whose, and the line.
+type _Noted = tuple[bool, str, bytes]
 
 
 class JournalFull(OSError):
@@ -43,13 +46,6 @@ class Line(NamedTuple):
     finished: bool
     request_id: str
     json: bytes
-
-
-@dataclass(slots=True)
-class _Noted:
-    finished: bool
-    request_id: str
-    text: bytes
 
 
 @dataclass(slots=True)
@@ -81,7 +77,7 @@ class Journal:
         self._torn = False
         # Lines that go with the next write; starts that could not be written, until their requests ask; ends, until
         # there is room.
-        self._noted: list[_Noted] = []
+        self._noted: deque[_Noted] = deque()
         self._refused: set[str] = set()
         self._unwritten: list[bytes] = []
         directory.mkdir(parents=True, exist_ok=True)
@@ -117,17 +113,19 @@ class Journal:
 
     def write_noted(self) -> None:
         with self._lock:
-            noted, self._noted = self._noted, []
+            noted = [self._noted.popleft() for _ in range(len(self._noted))]
             if not noted:
                 return
-            written = self._append(b"".join([line.text for line in noted]))
+            written = self._append(b"".join([line for _, _, line in noted]))
             end = 0
-            for line in noted:
-                end += len(line.text)
-                if end <= written:
-                    self._took(line)
+            for finished, request_id, line in noted:
+                end += len(line)
+                if end > written:
+                    self._did_not_take(finished, request_id, line)
+                elif finished:
+                    self._closed(request_id)
                 else:
-                    self._did_not_take(line)
+                    self._opened(request_id)
 
     def retry_unwritten(self) -> None:
         """Write what a full disk refused; JournalFull while it still does."""
@@ -188,23 +186,17 @@ class Journal:
         self.segments.clear()
 
     def _note(self, kind: bytes, request_id: str, json: bytes) -> None:
-        line = _Noted(kind == b"F", request_id, _line(kind, request_id, json))
-        with self._lock:
-            self._noted.append(line)
+        self._noted.append((kind == b"F", request_id, _line(kind, request_id, json)))
 
-    def _took(self, line: _Noted) -> None:
-        if line.finished:
-            self._closed(line.request_id)
-        else:
-            segment = self.segments[-1]
-            segment.open.add(line.request_id)
-            self._segment_of[line.request_id] = segment
+    def _opened(self, request_id: str) -> None:
+        segment = self._segment_of[request_id] = self.segments[-1]
+        segment.open.add(request_id)
 
-    def _did_not_take(self, line: _Noted) -> None:
-        if line.finished:
-            self._unwritten.append(line.text)
+    def _did_not_take(self, finished: bool, request_id: str, line: bytes) -> None:
+        if finished:
+            self._unwritten.append(line)
         else:
-            self._refused.add(line.request_id)
+            self._refused.add(request_id)
 
     def _closed(self, request_id: str) -> None:
         segment = self._segment_of.pop(request_id, None)

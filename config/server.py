@@ -37,6 +37,7 @@ MAX_HEAD_BYTES = 512 * 1024
 NO_HEAD = -1
 NOWHERE: deque[tuple[bytes, bytes]] = deque(maxlen=0)
 LONGEST_KNOWN_URL = 128
+LF, CR, NUL = 0x0A, 0x0D, 0x00
 ASGI_VERSION = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -114,10 +115,11 @@ class Cycle(RequestResponseCycle):
             self.keep_alive = False
         elif not self.keep_alive:
             lines.append(b"connection: close")
+        text = b"".join(lines)
+        if LF in text or CR in text or NUL in text:
+            raise RuntimeError("a header holds a line end")
         lines += (b"", b"")
         head = STATUS_LINE[status] + b"\r\n".join(lines)
-        if not len(lines) == head.count(b"\n") == head.count(b"\r") or b"\0" in head:
-            raise RuntimeError("a header holds a line end")
         if self.expected_content_length and has_body:
             self._head = head
         else:

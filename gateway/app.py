@@ -97,10 +97,10 @@ class Request:
         await send(self.send, error, request_id=self.request_id)
 
     async def caller(self) -> Caller:
-        credential = presented(self.headers, session_cookie=SESSION_COOKIE)
-        if credential.secret is not None:
-            self.who = await self.runtime.keys.authenticate(credential.secret, address=self.address)
-        elif credential.has_session:
+        secret = presented(self.headers)
+        if secret is not None:
+            self.who = await self.runtime.keys.authenticate(secret, address=self.address)
+        elif SESSION_COOKIE in self.headers.get(b"cookie", b""):
             self.who = await authenticate_session(self.scope)
         else:
             raise Unauthorized(NO_CREDENTIAL)

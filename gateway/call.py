@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from random import getrandbits
 from typing import Any, Protocol
 
 import orjson
@@ -22,8 +22,7 @@ from gateway.usage import NOTHING_COUNTED, TokenCounts, read_usage
 MAX_USAGE_BYTES = 16_384
 # Where usage has to be guessed: bytes of request text per prompt token, a cautious average.
 BYTES_PER_TOKEN = 4
-# Of a UUID's 128 bits: four say its version, two its variant, 48 above them the time, the rest is random.
-_VERSION_7, _VARIANT, _62_BITS = 7 << 76, 1 << 63, (1 << 62) - 1
+TAILS_AT_ONCE = 256
 
 
 class RecordLog(Protocol):
@@ -34,11 +33,24 @@ class RecordLog(Protocol):
     def write(self, request_id: str) -> None: ...
 
 
+def _tails() -> Iterator[str]:
+    """Ends of ids, behind the time: the version, the variant, and 72 random bits."""
+    digits = os.urandom(9 * TAILS_AT_ONCE).hex()
+    for at in range(0, len(digits), 18):
+        yield f"7{digits[at : at + 3]}-8{digits[at + 3 : at + 6]}-{digits[at + 6 : at + 18]}"
+
+
+# Made in advance, many at a time; two processes must not use the same ones.
+_tails_left: list[str] = []
+os.register_at_fork(after_in_child=_tails_left.clear)
+
+
 def new_request_id() -> str:
     """A time-ordered UUID (version 7): neighbours in time are neighbours in the index."""
-    random, moment = getrandbits(74), time.time_ns() // 1_000_000
-    digits = f"{moment << 80 | _VERSION_7 | random >> 62 << 64 | _VARIANT | random & _62_BITS:032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    if not _tails_left:
+        _tails_left.extend(_tails())
+    moment = f"{int(time.time() * 1000):012x}"
+    return f"{moment[:8]}-{moment[8:]}-{_tails_left.pop()}"
 
 
 @lru_cache(maxsize=64)
@@ -83,8 +95,13 @@ class Call:
     estimated: bool = False
     first_byte_at: float | None = None
     finished: bool = False
+    # The call's id as the journal and the database write it, 32 hex digits.
+    record_id: str = field(init=False)
     # The record's columns that were known at the start.
     _identity: bytes = field(default=b"", init=False)
+
+    def __post_init__(self) -> None:
+        self.record_id = self.request_id.replace("-", "")
 
     def accept(self, *, alone: bool = True) -> None:
         """Leave the start line. Without a journal nothing is served: what is used would be lost.
@@ -107,11 +124,6 @@ class Call:
             if self.on_finish:
                 self.on_finish(self)
             raise UpstreamSaturated("The gateway cannot record usage at the moment.", retry_after_seconds=5) from None
-
-    @property
-    def record_id(self) -> str:
-        """The call's id as the journal and the database write it, 32 hex digits."""
-        return self.request_id.replace("-", "")
 
     def turned_out(self, *, model: str) -> None:
         """What is passed on unread says its model, and whether it is a stream, after the start line was written."""
@@ -154,7 +166,7 @@ class Call:
             "reasoning_tokens": counts.reasoning,
             "image_tokens": counts.image,
             # A bare word is no usage, and SQLite would refuse the record with it.
-            "usage": usage if isinstance(usage, dict | list) else None,
+            "usage": usage if isinstance(usage, (dict, list)) else None,
             "pages": self.pages,
             "characters": self.characters,
             "estimated": self.estimated,

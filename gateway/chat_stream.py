@@ -90,13 +90,15 @@ class ChatStream:
 
     def _needs_nothing(self, chunks: bytes) -> bool:
         """Whether there is nothing to do or to remember in chunks, as in most."""
-        return not (
-            self._renames_model
-            or b'"usage"' in chunks
-            or b'"reasoning_content"' in chunks
-            or b'"error"' in chunks
-            or DONE in chunks
-            or chunks.count(b'"finish_reason"') > chunks.count(b'"finish_reason":null')
+        # `in` would first take what is looked for as a number, and raise and drop a TypeError: a quarter of a chunk.
+        find = chunks.find
+        return (
+            not self._renames_model
+            and find(b'"usage"') < 0
+            and find(b'"reasoning_content"') < 0
+            and find(b'"error"') < 0
+            and find(DONE) < 0
+            and chunks.count(b'"finish_reason"') <= chunks.count(b'"finish_reason":null')
         )
 
     def _pass(self, event: bytes) -> bytes:

@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.core.handlers.asgi import ASGIRequest
 
@@ -40,24 +40,15 @@ class KnownKey:
         return self.epoch == epoch and (self.expires_at is None or self.expires_at > time.time())
 
 
-class PresentedCredential(NamedTuple):
-    """What a request's headers hold. `secret` is None where no key was sent."""
-
-    secret: str | None
-    has_session: bool
-
-
-def presented(headers: Mapping[bytes, bytes], *, session_cookie: bytes) -> PresentedCredential:
-    """Authorization wins over x-api-key; the session counts where neither was sent."""
+def presented(headers: Mapping[bytes, bytes]) -> bytes | None:
+    """The secret that a request's headers hold, whatever it is; None where no key was sent. Authorization wins over
+    x-api-key."""
     authorization = headers.get(b"authorization")
-    if authorization is not None:
-        scheme, _, token = authorization.partition(b" ")
-        secret = token.strip() if scheme.lower() == b"bearer" else b""
-    elif (api_key := headers.get(b"x-api-key")) is not None:
-        secret = api_key.strip()
-    else:
-        return PresentedCredential(None, session_cookie in headers.get(b"cookie", b""))
-    return PresentedCredential(secret.decode("latin-1"), has_session=False)
+    if authorization is None:
+        api_key = headers.get(b"x-api-key")
+        return None if api_key is None else api_key.strip()
+    scheme, _, token = authorization.partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else b""
 
 
 class KeyRing:
@@ -69,13 +60,13 @@ class KeyRing:
         self._wrong = WrongKeys(wrong_rpm)
         self._known: dict[bytes, KnownKey] = {}
 
-    async def authenticate(self, secret: str, *, address: str = "") -> Caller:
+    async def authenticate(self, secret: bytes, *, address: str = "") -> Caller:
         """Raises Unauthorized for anything but a usable key, RateLimited where too many came from the address."""
-        if not SECRET_PATTERN.fullmatch(secret):
-            raise Unauthorized(BAD_KEY)
-        digest = hashlib.sha256(secret.encode("ascii")).digest()
-        epoch = await self._epoch()
+        digest = hashlib.sha256(secret).digest()
         known = self._known.get(digest)
+        if known is None and not SECRET_PATTERN.fullmatch(secret.decode("latin-1")):
+            raise Unauthorized(BAD_KEY)
+        epoch = await self._epoch()
         if known and epoch is not None and known.good(epoch):
             return known.caller
         if known is None:

@@ -54,7 +54,7 @@ def flag(value: Any, param: str) -> None:
 
 def number(minimum: float, maximum: float) -> Check:
     def check(value: Any, param: str) -> None:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not minimum <= value <= maximum:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not minimum <= value <= maximum:
             raise refusal(param, f"a number from {minimum:g} to {maximum:g}")
 
     return check

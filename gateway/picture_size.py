@@ -6,7 +6,7 @@ for a token in 200 characters of its base64, within the limits of what such mode
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 # As where prompts are taken for so many bytes a token.
@@ -26,17 +26,17 @@ def picture_tokens(url: str) -> int:
 
 def picture_excess_bytes(messages: Iterable[Any]) -> int:
     """By how much a request is larger than its text and its pictures' tokens come to; below 0 for remote pictures."""
-    return sum(len(url) - picture_tokens(url) * BYTES_PER_TOKEN for url in _urls(messages))
-
-
-def _urls(messages: Iterable[Any]) -> Iterable[str]:
+    excess = 0
     for message in messages:
-        content = message.get("content")
-        if not isinstance(content, list):
-            continue
-        for part in content:
-            if part.get("type") == "image_url":
-                image = part.get("image_url")
-                url = image.get("url") if isinstance(image, dict) else image
-                if isinstance(url, str):
-                    yield url
+        if isinstance(content := message.get("content"), list):
+            excess += sum(len(url) - picture_tokens(url) * BYTES_PER_TOKEN for url in _urls(content))
+    return excess
+
+
+def _urls(parts: Sequence[Any]) -> Iterator[str]:
+    for part in parts:
+        if part.get("type") == "image_url":
+            image = part.get("image_url")
+            url = image.get("url") if isinstance(image, dict) else image
+            if isinstance(url, str):
+                yield url

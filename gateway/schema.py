@@ -171,7 +171,7 @@ def _object(value: Any, param: str) -> None:
 
 def _number(minimum: float, maximum: float) -> Check:
     def check(value: Any, param: str) -> None:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not minimum <= value <= maximum:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not minimum <= value <= maximum:
             raise _refuse(param, f"a number from {minimum:g} to {maximum:g}")
 
     return check
@@ -212,18 +212,18 @@ def _messages(value: Any, param: str) -> None:
     if not isinstance(value, list) or not value:
         raise _refuse(param, "a non-empty list")
     for index, message in enumerate(value):
-        _message(message, f"{param}[{index}]")
+        if not isinstance(message, dict):
+            raise _refuse(f"{param}[{index}]", "an object")
+        role = message.get("role")
+        if not isinstance(role, str) or role not in ROLES:
+            raise _refuse(f"{param}[{index}].role", "one of system, user, assistant, tool")
+        if not isinstance(message.get("content"), str):
+            _parts(message, role, f"{param}[{index}]")
 
 
-def _message(message: Any, param: str) -> None:
-    if not isinstance(message, dict):
-        raise _refuse(param, "an object")
-    role = message.get("role")
-    if not isinstance(role, str) or role not in ROLES:
-        raise _refuse(f"{param}.role", "one of system, user, assistant, tool")
+def _parts(message: Json, role: str, param: str) -> None:
+    """The content of a message where it is no text."""
     content = message.get("content")
-    if isinstance(content, str):
-        return
     if content is None:
         if role == "assistant" and message.get("tool_calls"):
             return

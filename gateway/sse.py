@@ -10,7 +10,8 @@ import re
 # Two line ends in a row. Atomic, so that the CR and LF of one CRLF never count as two.
 BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 LINE_END = re.compile(rb"\r\n|\n|\r")
-LF = 0x0A
+# As numbers: whether a byte is in bytes is told much faster of a number than of bytes.
+LF, CR = 0x0A, 0x0D
 
 
 class EventTooLarge(ValueError):
@@ -32,12 +33,12 @@ class EventSplitter:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The events that `data` completes, each with a closing blank line."""
-        if not self._rest and data.endswith(b"\n\n") and b"\r" not in data and b"\n\n\n" not in data and data[0] != LF:
+        if not self._rest and data.endswith(b"\n\n") and CR not in data and data.find(b"\n\n\n") < 0 and data[0] != LF:
             # What servers send: whole events, one or a few at once.
             if data.count(b"\n\n") == 1:
                 return [data]
             return [event + b"\n\n" for event in data[:-2].split(b"\n\n")]
-        self._has_cr = b"\r" in data or (self._has_cr and bool(self._rest))
+        self._has_cr = CR in data or (self._has_cr and bool(self._rest))
         self._rest += data
         events = []
         start = 0
@@ -75,7 +76,7 @@ class EventSplitter:
 
 def is_one_event(data: bytes) -> bool:
     """Whether it is one whole event of one data line, ended in LF LF, as most are."""
-    return data.startswith(b"data:") and data.endswith(b"\n\n") and data.count(b"\n") == 2 and b"\r" not in data
+    return data.startswith(b"data:") and data.endswith(b"\n\n") and data.count(b"\n") == 2 and CR not in data
 
 
 def event_data(event: bytes) -> bytes:

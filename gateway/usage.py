@@ -47,13 +47,9 @@ def read_usage(usage: Any) -> TokenCounts:
     details = field("completion_tokens_details")
     if isinstance(details, dict):
         reasoning = count(details.get("reasoning_tokens"))
-    return TokenCounts(
-        prompt=prompt,
-        cached=min(prompt, cached or count(field("prompt_cache_hit_tokens"))),
-        completion=completion,
-        reasoning=reasoning or count(field("reasoning_tokens")),
-        image=image,
-    )
+    cached = cached or count(field("prompt_cache_hit_tokens"))
+    reasoning = reasoning or count(field("reasoning_tokens"))
+    return TokenCounts(prompt, min(prompt, cached), completion, reasoning, image)
 
 
 def _multimodal_image(details: dict[str, Any]) -> int:

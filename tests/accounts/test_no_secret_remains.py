@@ -98,7 +98,7 @@ def steps_with(secret: str) -> Counter[tuple[str, int]]:
     sys.settrace(trace)
     try:
         with pytest.raises(Unauthorized):
-            asyncio.run(KeyRing(epoch).authenticate(secret))
+            asyncio.run(KeyRing(epoch).authenticate(secret.encode()))
     finally:
         sys.settrace(before)
         threading.settrace(before)

@@ -90,4 +90,4 @@ def test_bounds_come_from_the_checks_themselves() -> None:
     assert openapi._made(fields.number(0.25, 4)) == {"type": "number", "minimum": 0.25, "maximum": 4}
     assert openapi._made(fields.one_of("a", "b")) == {"type": "string", "enum": ["a", "b"]}
     with pytest.raises(LookupError, match="takes"):
-        openapi._made(schema._message)
+        openapi._made(schema._parts)

@@ -40,7 +40,7 @@ async def _epoch() -> bytes:
 
 def outcome(keys: KeyRing, secret: str, address: str) -> str:
     try:
-        asyncio.run(keys.authenticate(secret, address=address))
+        asyncio.run(keys.authenticate(secret.encode(), address=address))
     except (Unauthorized, RateLimited) as error:
         return f"{error.status} {error.code}"
     return "in"
