@@ -41,6 +41,34 @@ LF, CR, NUL = 0x0A, 0x0D, 0x00
 ASGI_VERSION = {"version": "3.0", "spec_version": "2.3"}
 
 
+class LateEvent:
+    """An asyncio.Event that is made when somebody waits for it: most requests are there whole when they begin."""
+
+    __slots__ = ("_event", "_is_set")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._event: asyncio.Event | None = None
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+        if self._event is not None:
+            self._event.set()
+
+    def clear(self) -> None:
+        self._is_set = False
+        if self._event is not None:
+            self._event.clear()
+
+    async def wait(self) -> None:
+        if not self._is_set:
+            self._event = self._event or asyncio.Event()
+            await self._event.wait()
+
+
 class Cycle(RequestResponseCycle):
     """One request and its answer, with less to do for each than uvicorn's own: a body that is there is handed over
     without waiting, and the head of an answer whose length is known leaves with its body, in one write."""
@@ -53,7 +81,7 @@ class Cycle(RequestResponseCycle):
         self.flow = protocol.flow
         self.on_response = protocol.on_response_complete
         self.keep_alive = keep_alive
-        self.message_event = asyncio.Event()
+        self.message_event = LateEvent()  # type: ignore[assignment]
         self.body = bytearray()
         self.more_body = True
         self.disconnected = False

@@ -278,7 +278,7 @@ class Admission:
         for name, limit_ppt, key_id in limits:
             known = self._known.get(name)
             if known and known.ends_at > now and (known.caller is caller or known.terms == _terms(caller)):
-                budgets.append(Budget(name, limit_ppt, reserve_ppt, known.ends_at))
+                budgets.append(Budget(name, limit_ppt, reserve_ppt, known.ends_at, None))
             else:
                 ends_at, used_ppt = await self._period_of(name, caller, key_id, now)
                 budgets.append(Budget(name, limit_ppt, reserve_ppt, ends_at, used_ppt))

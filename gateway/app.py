@@ -38,7 +38,7 @@ PREFIXES = ("/v1/", "/api/", "/spaces/")
 SESSION_COOKIE = settings.SESSION_COOKIE_NAME.encode("ascii") + b"="
 
 LOG_LINE = (
-    b'{"at":"%s","request_id":"%s","method":"%s","path":%s,"status":%d,"ms":%.1f,"team":%d,"key":%d,"model":%s}\n'
+    b'{"at":"%s","request_id":"%s","method":"%s","path":%s,"status":%d,"ms":%d.%d,"team":%d,"key":%d,"model":%s}\n'
 )
 
 type Handler = Callable[[Request], Awaitable[None]]
@@ -115,7 +115,7 @@ class Request:
             self.scope["method"].encode("ascii"),
             orjson.dumps(self.scope["path"][:200]),
             self.status,
-            seconds * 1000,
+            *divmod(int(seconds * 10_000), 10),
             who.team_id if who else 0,
             who.key_id if who else 0,
             orjson.dumps(self.model),

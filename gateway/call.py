@@ -70,7 +70,7 @@ def _what(model: str, endpoint: str, stream: bool) -> bytes:
     return orjson.dumps({"model": model, "endpoint": endpoint, "stream": stream})[1:-1]
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Call:
     caller: Caller
     model: str
@@ -80,21 +80,21 @@ class Call:
     request_id: str = field(default_factory=new_request_id)
     started_at: float = field(default_factory=time.time)
     on_finish: Callable[[Call], None] | None = None
-    upstream: str = ""
-    upstream_id: str = ""
-    status: int = 0
-    error_code: str = ""
-    finish_reason: str = ""
-    usage: Any = None
-    prompt_bytes: int = 0
-    output_chunks: int = 0
-    bytes_out: int = 0
-    pages: int = 0
-    characters: int = 0
-    counts: TokenCounts = NOTHING_COUNTED
-    estimated: bool = False
-    first_byte_at: float | None = None
-    finished: bool = False
+    upstream: str = field(default="", init=False)
+    upstream_id: str = field(default="", init=False)
+    status: int = field(default=0, init=False)
+    error_code: str = field(default="", init=False)
+    finish_reason: str = field(default="", init=False)
+    usage: Any = field(default=None, init=False)
+    prompt_bytes: int = field(default=0, init=False)
+    output_chunks: int = field(default=0, init=False)
+    bytes_out: int = field(default=0, init=False)
+    pages: int = field(default=0, init=False)
+    characters: int = field(default=0, init=False)
+    counts: TokenCounts = field(default=NOTHING_COUNTED, init=False)
+    estimated: bool = field(default=False, init=False)
+    first_byte_at: float | None = field(default=None, init=False)
+    finished: bool = field(default=False, init=False)
     # The call's id as the journal and the database write it, 32 hex digits.
     record_id: str = field(init=False)
     # The record's columns that were known at the start.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable
 from typing import Protocol, cast
 
@@ -64,7 +63,7 @@ class Connection(asyncio.Protocol):
         self.error: Exception | None = None
         self._head_bytes = 0
         self._until_eof = True
-        self._pieces: deque[bytes] = deque()
+        self._pieces: list[bytes] = []
         self._buffered = 0
         self._paused = False
         self._waiter: asyncio.Future[None] | None = None
@@ -250,7 +249,7 @@ class Connection(asyncio.Protocol):
         pieces = self._pieces
         if not pieces:
             return b""
-        data = pieces.popleft() if len(pieces) == 1 else b"".join(pieces)
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         self._buffered = 0
         if self._paused and self.transport:

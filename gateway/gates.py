@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 WINDOW_SECONDS = 60.0
 
@@ -43,8 +43,8 @@ class Budget:
     limit_ppt: int
     reserve_ppt: int
     ends_at: float
-    used_ppt: int | None = None
-    code: str = "insufficient_quota"
+    used_ppt: int | None
+    code: ClassVar[str] = "insufficient_quota"
 
 
 @dataclass(slots=True)
@@ -74,9 +74,9 @@ class Passage:
     """A call let through: `remaining` and `reset_at` (Unix time) of the first window, `taken_ppt` of the first
     budget."""
 
-    remaining: int = 0
-    reset_at: float = 0.0
-    taken_ppt: int = 0
+    remaining: int
+    reset_at: float
+    taken_ppt: int
 
 
 class Counters(Protocol):
@@ -117,7 +117,8 @@ class LocalGates:
         self._swept_at = 0.0
 
     async def enter(self, call_id: str, gates: Gates, *, now: float) -> Passage | Refusal | Missing:
-        recent, accounts = [], []
+        recent: list[deque[float]] = []
+        accounts: list[tuple[Budget, _Spent]] = []
         for window in gates.windows:
             calls = self._recent(window.name, now)
             if len(calls) >= window.limit:
@@ -135,7 +136,7 @@ class LocalGates:
             taken_ppt = spent.used_ppt + spent.reserved_ppt
             if taken_ppt + budget.reserve_ppt > budget.limit_ppt:
                 return Refusal(budget, max(1, math.ceil(budget.ends_at - now)), taken_ppt)
-            accounts.append(spent)
+            accounts.append((budget, spent))
         return self._count(call_id, gates, recent, accounts, now)
 
     def leave(self, call_id: str, gates: Gates, *, spent_ppt: int | None) -> None:
@@ -163,10 +164,10 @@ class LocalGates:
         return spent.used_ppt if spent else None
 
     def _count(
-        self, call_id: str, gates: Gates, recent: list[deque[float]], accounts: list[_Spent], now: float
+        self, call_id: str, gates: Gates, recent: list[deque[float]], accounts: list[tuple[Budget, _Spent]], now: float
     ) -> Passage:
-        """Count a call that every gate lets through: `recent` of each window, `accounts` of each budget."""
-        passage = Passage(0, now)
+        """Count a call that every gate lets through: `recent` of each window, each budget with its account."""
+        passage = Passage(0, now, 0)
         for calls in recent:
             calls.append(now)
         if recent:
@@ -175,8 +176,9 @@ class LocalGates:
         for slot in gates.slots:
             self._open[slot.name] = self._open.get(slot.name, 0) + 1
         if accounts:
-            passage.taken_ppt = accounts[0].used_ppt + accounts[0].reserved_ppt
-        for budget, spent in zip(gates.budgets, accounts, strict=True):
+            _, first_account = accounts[0]
+            passage.taken_ppt = first_account.used_ppt + first_account.reserved_ppt
+        for budget, spent in accounts:
             spent.reserved[call_id] = budget.reserve_ppt
             spent.reserved_ppt += budget.reserve_ppt
         if now - self._swept_at >= WINDOW_SECONDS:

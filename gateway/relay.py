@@ -77,16 +77,7 @@ class Relay:
     def accept(self, job: Job, *, caller: Caller, ticket: Ticket) -> Call:
         """The accepted call; its ticket is settled when it finishes. Its start line is in the journal before a model
         server is asked: requests that come along together write theirs at once."""
-        call = Call(
-            caller=caller,
-            model=job.model,
-            endpoint=job.called,
-            stream=job.stream,
-            log=self.log,
-            request_id=ticket.call_id,
-            started_at=ticket.at,
-            on_finish=ticket.settle,
-        )
+        call = Call(caller, job.model, job.called, job.stream, self.log, ticket.call_id, ticket.at, ticket.settle)
         call.accept(alone=False)
         return call
 

@@ -37,12 +37,12 @@ class ChatRequest:
 
     model: str
     body: Json
-    stream: bool = False
-    include_usage: bool = False
-    dropped: list[str] = field(default_factory=list)
-    adapted: list[str] = field(default_factory=list)
+    stream: bool
+    dropped: list[str]
+    include_usage: bool = field(default=False, init=False)
+    adapted: list[str] = field(default_factory=list, init=False)
     # As `picture_size.picture_excess_bytes`.
-    picture_excess_bytes: int = 0
+    picture_excess_bytes: int = field(default=0, init=False)
 
 
 def parse_json_object(raw: bytes) -> Json:
@@ -100,7 +100,7 @@ def _rebuild(document: Json, *, extra: tuple[str, ...]) -> ChatRequest:
         elif value is not None:
             check(value, name)
             body[name] = value
-    request = ChatRequest(body["model"], body, stream=body.get("stream", False), dropped=dropped)
+    request = ChatRequest(body["model"], body, body.get("stream", False), dropped)
     _unify_effort(request)
     _read_stream_options(request)
     request.picture_excess_bytes = picture_excess_bytes(body["messages"])
