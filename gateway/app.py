@@ -37,10 +37,6 @@ MODELS_PREFIXES = ("/v1/", "/api/v1/")
 PREFIXES = ("/v1/", "/api/", "/spaces/")
 SESSION_COOKIE = settings.SESSION_COOKIE_NAME.encode("ascii") + b"="
 
-LOG_LINE = (
-    b'{"at":"%s","request_id":"%s","method":"%s","path":%s,"status":%d,"ms":%d.%d,"team":%d,"key":%d,"model":%s}\n'
-)
-
 type Handler = Callable[[Request], Awaitable[None]]
 
 
@@ -109,17 +105,18 @@ class Request:
     def logged(self, *, seconds: float) -> bytes:
         """The request's line in the log, JSON."""
         who = self.who
-        return LOG_LINE % (
-            timestamp(time.time()).encode("ascii"),
-            self.request_id,
-            self.scope["method"].encode("ascii"),
-            orjson.dumps(self.scope["path"][:200]),
-            self.status,
-            *divmod(int(seconds * 10_000), 10),
-            who.team_id if who else 0,
-            who.key_id if who else 0,
-            orjson.dumps(self.model),
-        )
+        line = {
+            "at": timestamp(time.time()),
+            "request_id": self.request_id.decode("ascii"),
+            "method": self.scope["method"],
+            "path": self.scope["path"][:200],
+            "status": self.status,
+            "ms": int(seconds * 10_000) / 10,
+            "team": who.team_id if who else 0,
+            "key": who.key_id if who else 0,
+            "model": self.model,
+        }
+        return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
     async def counted_caller(self) -> Caller:
         """The caller of what uses no model and still counts as a request."""
@@ -152,6 +149,7 @@ class Request:
 async def chat_completions(request: Request) -> None:
     caller = await request.caller()
     raw = await read_body(request.headers, request.receive)
+    await step_done()
     chat = request.runtime.parse_chat(parse_json_object(raw), caller=caller, portable=request.wants_portable())
     await step_done()
     answer, ticket = await request.begin(chat_job(chat), caller=caller, expected=expected_of(chat, len(raw)))

@@ -49,7 +49,7 @@ def new_request_id() -> str:
     """A time-ordered UUID (version 7): neighbours in time are neighbours in the index."""
     if not _tails_left:
         _tails_left.extend(_tails())
-    moment = f"{int(time.time() * 1000):012x}"
+    moment = f"{time.time_ns() // 1_000_000:012x}"
     return f"{moment[:8]}-{moment[8:]}-{_tails_left.pop()}"
 
 

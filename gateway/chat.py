@@ -43,15 +43,8 @@ def chat_job(request: ChatRequest, *, called: str = "chat") -> Job:
             document["stream_options"] = options
         return to_json(document)
 
-    return Job(
-        model=request.model,
-        endpoint=Endpoint.CHAT,
-        body=body,
-        called=called,
-        stream=request.stream,
-        include_usage=request.include_usage,
-        excess_bytes=request.picture_excess_bytes,
-    )
+    excess_bytes = request.picture_excess_bytes
+    return Job(request.model, Endpoint.CHAT, body, called, request.stream, request.include_usage, excess_bytes)
 
 
 def expected_of(request: ChatRequest, prompt_bytes: int) -> Expected:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 import uuid
 from datetime import UTC, datetime
@@ -132,6 +135,22 @@ def test_request_ids_are_uuids_in_the_order_of_time() -> None:
     moments = [made.int >> 80 for made in ids]
     assert moments == sorted(moments)
     assert before <= moments[0] <= moments[-1] <= after
+
+
+def test_a_forked_process_makes_ids_of_its_own() -> None:
+    """Ends of ids are made in advance; what the parent has left must not be used twice."""
+    code = (
+        "import os, django; django.setup()\n"
+        "from gateway.call import new_request_id\n"
+        "new_request_id()\n"
+        "child = os.fork()\n"
+        "print(new_request_id(), flush=True)\n"
+        "child and os.waitpid(child, 0)\n"
+    )
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings"}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    in_one, in_the_other = run.stdout.split()
+    assert in_one[14:] != in_the_other[14:]
 
 
 def test_times_are_written_as_the_database_takes_them() -> None:
