@@ -57,6 +57,7 @@ def test_tabs_and_devices_follow_one_answer_through_reloads_to_a_stop(
     ask(desk, f"Explain currents with code and a table. {SLOWLY}")
     telephone.page.goto(desk.page.url)
     begun(telephone.page)
+    begun(desk.page)
     desk.page.evaluate(f"window.firstBlock = document.querySelector('{ANSWER} .blocks > *')")
     telephone.page.reload()
     desk.page.locator(f"{ANSWER} .blocks > :nth-child(4)").wait_for(state="attached")
