@@ -1,6 +1,8 @@
 """The product's settings for tests in this process: a data folder of their own, quick password hashes."""
 
+import atexit
 import os
+import shutil
 import tempfile
 
 os.environ["DATA_DIR"] = tempfile.mkdtemp(prefix="token-factory-tests-")
@@ -18,3 +20,12 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
 
 # Real web processes serve the static files; here each of a test's many clients would look for all of them.
 SERVESTATIC_USE_FINDERS = SERVESTATIC_USE_STATIC_ROOT = False
+
+
+def _remove_folder(folder: str, maker: int) -> None:
+    """When this process ends, and not when one does that was forked from it."""
+    if os.getpid() == maker:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+atexit.register(_remove_folder, os.environ["DATA_DIR"], os.getpid())
