@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,16 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
         return port
+
+
+@cache
+def dead_port() -> int:
+    """A port that refuses. Taken for as long as this process lives: a free one may be another test's a moment later."""
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    port: int = taken.getsockname()[1]
+    taken.detach()
+    return port
 
 
 def wait_until(condition: Callable[[], object], *, what: str, seconds: float = START_SECONDS) -> None:

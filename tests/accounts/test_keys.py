@@ -27,7 +27,7 @@ from accounts.keys import (
 )
 from accounts.models import ApiKey, AuditEntry, KeyState
 from tests.accounts.conftest import MakePerson, MakeTeam
-from tests.services import free_port
+from tests.services import dead_port
 
 DAY = 86_400
 MEI = Actor(7, "Mei", "203.0.113.9")
@@ -199,7 +199,7 @@ def test_a_change_that_changes_nothing_is_no_entry(issued: IssuedKey) -> None:
 
 @pytest.fixture
 def redis_is_away(settings: LazySettings) -> Iterator[None]:
-    settings.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
+    settings.REDIS_URL = f"redis://127.0.0.1:{dead_port()}/0"
     key_epoch._redis.cache_clear()
     yield
     key_epoch._redis.cache_clear()

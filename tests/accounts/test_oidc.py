@@ -22,7 +22,7 @@ from accounts.models import AuditEntry, Role, User
 from config.oidc import oidc_provider
 from tests.accounts.conftest import PASSWORD, MakePerson, MakeTeam
 from tests.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, oidc_provider_server
-from tests.services import free_port
+from tests.services import dead_port
 
 SIGN_IN = "/accounts/oidc/oidc/login/"
 
@@ -192,7 +192,7 @@ def test_who_changes_his_mind_is_told_and_sent_back(provider: Provider, client: 
 
 
 def test_a_provider_that_is_away_is_said_on_a_page(settings: LazySettings, client: Client, db: None) -> None:
-    configure(settings, f"http://127.0.0.1:{free_port()}")
+    configure(settings, f"http://127.0.0.1:{dead_port()}")
     page = client.post(SIGN_IN)
     assert page.status_code == HTTPStatus.BAD_GATEWAY
     assert b"<main" in page.content

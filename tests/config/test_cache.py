@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from config.cache import SharedCache, cache_from_url
-from tests.services import free_port, redis_server
+from tests.services import dead_port, redis_server
 
 
 def cache(url: str) -> SharedCache:
@@ -34,7 +34,7 @@ def test_two_processes_see_one_count(tmp_path: Path) -> None:
 
 
 def test_where_redis_does_not_answer_the_count_goes_on() -> None:
-    away = cache(f"redis://127.0.0.1:{free_port()}/0")
+    away = cache(f"redis://127.0.0.1:{dead_port()}/0")
     assert away.add("count", 1) is True
     assert away.incr("count") == 2
     assert away.get("count") == 2

@@ -17,7 +17,7 @@ from tests.end_to_end.traffic import Plan, run
 from tests.fake_upstream import replies
 from tests.fake_upstream.server import fake_upstream
 from tests.installation import Installation, installation
-from tests.services import free_port, wait_until
+from tests.services import dead_port, wait_until
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_a_full_replica_is_left_for_another_and_all_full_is_said(installed: Inst
 
 
 def test_a_dead_server_is_a_bad_gateway(installed: Installation) -> None:
-    configure(installed, [f"http://127.0.0.1:{free_port()}/v1"])
+    configure(installed, [f"http://127.0.0.1:{dead_port()}/v1"])
     answer = _ask(installed.start_web().url, installed.secret)
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unavailable")
 

@@ -15,7 +15,7 @@ from billing.counters import Counted, NotReadable, Owner
 from gateway.gates import Budget, Gates, Passage
 from gateway.quota_counters import read_counters
 from gateway.redis_gates import RedisGates
-from tests.services import free_port, redis_server
+from tests.services import dead_port, redis_server
 
 ENDS_AT = float(int(time.time()) + 3_600)
 LARGE_PPT = 2**60 + 1
@@ -56,6 +56,6 @@ def test_without_redis_there_are_none_to_read(settings: LazySettings) -> None:
 
 
 def test_a_redis_that_is_away_is_said(settings: LazySettings) -> None:
-    settings.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
+    settings.REDIS_URL = f"redis://127.0.0.1:{dead_port()}/0"
     with pytest.raises(NotReadable, match="ConnectionError"):
         read_counters()

@@ -20,7 +20,7 @@ import pytest
 from tests.gateway.mirror import Line, Mirror, Seen, mirror, says
 from tests.installation import Installation, WebProcess, installation
 from tests.secrecy import PROMPT_MARK, is_secret
-from tests.services import free_port, wait_until
+from tests.services import dead_port, wait_until
 
 SET_UP = """
 import json, sys, django
@@ -88,7 +88,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     ):
         own_url = own.url
         endpoints = [
-            ("own", own_url, API_KEY), ("keyless", own_url, ""), ("away", f"http://127.0.0.1:{free_port()}/v1", ""),
+            ("own", own_url, API_KEY), ("keyless", own_url, ""), ("away", f"http://127.0.0.1:{dead_port()}/v1", ""),
             ("metadata", "http://169.254.169.254/v1", ""),
         ]  # fmt: skip
         foreign, chat_only = json.loads(made.run_python(SET_UP.format(endpoints=endpoints)))
