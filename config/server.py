@@ -24,7 +24,7 @@ import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from config.awaitables import NOTHING_TO_AWAIT
+from config.awaitables import NOTHING_TO_AWAIT, LateEvent
 
 BACKLOG = 2048
 ACCEPTED_AT_ONCE = 16
@@ -39,34 +39,6 @@ NOWHERE: deque[tuple[bytes, bytes]] = deque(maxlen=0)
 LONGEST_KNOWN_URL = 128
 LF, CR, NUL = 0x0A, 0x0D, 0x00
 ASGI_VERSION = {"version": "3.0", "spec_version": "2.3"}
-
-
-class LateEvent:
-    """An asyncio.Event that is made when somebody waits for it: most requests are there whole when they begin."""
-
-    __slots__ = ("_event", "_is_set")
-
-    def __init__(self) -> None:
-        self._is_set = False
-        self._event: asyncio.Event | None = None
-
-    def is_set(self) -> bool:
-        return self._is_set
-
-    def set(self) -> None:
-        self._is_set = True
-        if self._event is not None:
-            self._event.set()
-
-    def clear(self) -> None:
-        self._is_set = False
-        if self._event is not None:
-            self._event.clear()
-
-    async def wait(self) -> None:
-        if not self._is_set:
-            self._event = self._event or asyncio.Event()
-            await self._event.wait()
 
 
 class Cycle(RequestResponseCycle):

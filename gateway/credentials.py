@@ -63,10 +63,10 @@ class KeyRing:
     async def authenticate(self, secret: bytes, *, address: str = "") -> Caller:
         """Raises Unauthorized for anything but a usable key, RateLimited where too many came from the address."""
         digest = hashlib.sha256(secret).digest()
-        known = self._known.get(digest)
-        if known is None and not SECRET_PATTERN.fullmatch(secret.decode("latin-1")):
+        if digest not in self._known and not SECRET_PATTERN.fullmatch(secret.decode("latin-1")):
             raise Unauthorized(BAD_KEY)
         epoch = await self._epoch()
+        known = self._known.get(digest)
         if known and epoch is not None and known.good(epoch):
             return known.caller
         if known is None:

@@ -16,7 +16,7 @@ import uvicorn
 import uvloop
 from uvicorn.server import ServerState
 
-from config.server import ACCEPTED_AT_ONCE, LateEvent, Protocol, handles, listen
+from config.server import ACCEPTED_AT_ONCE, Protocol, handles, listen
 from tests.services import wait_until
 
 ECHO = b"POST /%d HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi"
@@ -257,29 +257,6 @@ def test_many_connections_are_taken_in_one_turn_of_the_loop() -> None:
     assert max(later - before for before, later in itertools.pairwise([0, *counts])) == ACCEPTED_AT_ONCE
     for one in clients:
         one.close()
-
-
-def test_an_event_that_is_made_late_is_one() -> None:
-    async def scene() -> None:
-        event = LateEvent()
-        waiting = [asyncio.ensure_future(event.wait()) for _ in range(3)]
-        await asyncio.sleep(0)
-        waiting[0].cancel()
-        await asyncio.sleep(0)
-        assert [one.done() for one in waiting] == [True, False, False]
-        event.set()
-        await asyncio.gather(*waiting[1:])
-        assert event.is_set()
-        await event.wait()
-        event.clear()
-        assert not event.is_set()
-        again = asyncio.ensure_future(event.wait())
-        await asyncio.sleep(0)
-        assert not again.done()
-        event.set()
-        await again
-
-    asyncio.run(scene())
 
 
 def test_a_connection_has_no_more_attributes_than_python_reads_quickly() -> None:
