@@ -39,7 +39,7 @@ async function look() {
 function show(html, how) {
   pause = SOON_MS;
   const hadFocus = turns.contains(document.activeElement);
-  undisturbed(() => window.htmx.swap(turns, html, { swapStyle: how, swapDelay: 0, settleDelay: 20 }));
+  undisturbed(() => window.htmx.swap(turns, html, { swapStyle: how }));
   if (hadFocus && !turns.contains(document.activeElement)) document.getElementById("id_message").focus({ preventScroll: true });
 }
 

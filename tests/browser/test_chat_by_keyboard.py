@@ -270,6 +270,28 @@ def test_the_list_sharing_and_shortcuts(open_page: Open, window: Window) -> None
     expect(page.locator(".chat-title")).to_have_text(f"Small kangaroos {word}")
 
 
+RENAME_AT_ONCE = """title => new MutationObserver((_, observer) => {
+  const field = document.getElementById("id_title");
+  if (!field) return;
+  observer.disconnect();
+  field.value = title;
+  field.form.requestSubmit();
+}).observe(document.getElementById("rename-dialog"), { childList: true })"""
+
+
+def test_a_form_is_ready_as_soon_as_it_is_there(open_page: Open) -> None:
+    """Sent a moment early it would leave the page and have what was typed in its address."""
+    page = open_page("/playground/", owner=True)
+    keys = Keyboard(page)
+    ask(keys, "Tell me of the numbat. [[tokens=20]]")
+    own = page.url
+    page.evaluate(RENAME_AT_ONCE, "Small marsupials")
+    keys.use("#chat-head summary")
+    keys.use("#chat-head [data-opens='#rename-dialog']")
+    expect(page.locator(".chat-title")).to_have_text("Small marsupials")
+    assert page.url == own
+
+
 @in_each_of(1)
 def test_a_comparison_and_the_chat_that_goes_on_with_it(open_page: Open, window: Window) -> None:
     page = open_page("/playground/compare/", owner=True, **window)

@@ -144,8 +144,9 @@ def test_a_forked_process_makes_ids_of_its_own() -> None:
         "from gateway.call import new_request_id\n"
         "new_request_id()\n"
         "child = os.fork()\n"
-        "print(new_request_id(), flush=True)\n"
+        # One after the other: where standard output is unbuffered, an id and its line's end are written apart.
         "child and os.waitpid(child, 0)\n"
+        "print(new_request_id(), flush=True)\n"
     )
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings"}
     run = subprocess.run([sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.PIPE, text=True)
