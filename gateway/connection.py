@@ -116,6 +116,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
+        # It refers to this one: without it nothing is left for the collector of cycles to find.
+        del self.parser
         if self._can_write and not self._can_write.done():
             self._can_write.set_result(None)
         if self.complete:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import gc
 import ipaddress
 import socket
 import ssl
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -580,6 +582,23 @@ def test_closing_the_transport_hangs_up_everywhere(run: Run, upstream: FakeUpstr
         await until(lambda: upstream.hangups)
 
     run(scenario())
+
+
+def test_a_connection_that_is_gone_leaves_nothing_for_the_collector(run: Run, upstream: FakeUpstream) -> None:
+    """A thousand of them would be found at once, while a thousand streams wait."""
+    upstream.then(OK)
+
+    async def scenario() -> None:
+        async with transport() as client:
+            await fetch(client, post(upstream))
+            connection = weakref.ref(only_connection(client))
+        await until(lambda: connection() is None)
+
+    gc.disable()
+    try:
+        run(scenario())
+    finally:
+        gc.enable()
 
 
 # -- TLS ---------------------------------------------------------------------------------------------
