@@ -6,11 +6,10 @@ import asyncio
 import logging
 from typing import Protocol
 
-import redis.asyncio
 from redis.exceptions import RedisError
 
 from accounts import key_epoch
-from config.redis_options import redis_options
+from gateway.redis_line import RedisLine
 
 log = logging.getLogger("gateway")
 
@@ -35,39 +34,29 @@ class LocalEpoch:
 
 
 class RedisEpoch:
-    """Reads that are asked for within one tick of the loop share one round trip."""
-
     def __init__(self, url: str) -> None:
-        self._redis = redis.asyncio.Redis.from_url(url, **redis_options(timeout_seconds=REDIS_TIMEOUT_SECONDS))
-        self._reading: asyncio.Task[bytes | None] | None = None
+        self._redis = RedisLine(url, timeout_seconds=REDIS_TIMEOUT_SECONDS)
         self._paused_until = 0.0
 
     async def read(self) -> bytes | None:
         loop = asyncio.get_running_loop()
         if loop.time() < self._paused_until:
             return None
-        if self._reading is None:
-            self._reading = loop.create_task(self._read())
-        return await asyncio.shield(self._reading)
+        try:
+            value = await self._redis.ask("GET", key_epoch.REDIS_NAME)
+            if value is None:
+                # Lost or never set: a fresh random value, so that it equals nothing seen before.
+                await self._redis.ask("SET", key_epoch.REDIS_NAME, key_epoch.fresh(), "NX")
+                value = await self._redis.ask("GET", key_epoch.REDIS_NAME)
+        except RedisError as error:
+            if loop.time() >= self._paused_until:
+                log.warning("Redis does not answer (%s): keys are read from the database", type(error).__name__)
+            self._paused_until = loop.time() + PAUSE_SECONDS
+            return None
+        return value if isinstance(value, bytes) else None
 
     async def aclose(self) -> None:
         await self._redis.aclose()
-
-    async def _read(self) -> bytes | None:
-        # The yield lets this tick's requests join; those that come while Redis is asked must ask anew.
-        await asyncio.sleep(0)
-        self._reading = None
-        try:
-            value = await self._redis.get(key_epoch.REDIS_NAME)
-            if value is None:
-                # Lost or never set: a fresh random value, so that it equals nothing seen before.
-                await self._redis.set(key_epoch.REDIS_NAME, key_epoch.fresh(), nx=True)
-                value = await self._redis.get(key_epoch.REDIS_NAME)
-        except (RedisError, OSError) as error:
-            self._paused_until = asyncio.get_running_loop().time() + PAUSE_SECONDS
-            log.warning("Redis does not answer (%s): keys are read from the database", type(error).__name__)
-            return None
-        return value if isinstance(value, bytes) else None
 
 
 def epoch_reader(redis_url: str) -> EpochReader:

@@ -1,4 +1,4 @@
-"""The gates of several processes, counted in Redis: one script, one round trip for all calls of a loop tick.
+"""The gates of several processes, counted in Redis: one script a call, one round trip for all calls of a loop tick.
 
 Slots and reservations carry an expiry that their process renews, so those of a process that died free themselves.
 While Redis does not answer, each process counts for itself (`LocalGates`, anew each time, budgets from the ledger), and
@@ -15,11 +15,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import orjson
-import redis.asyncio
 from redis.exceptions import RedisError
 
-from config.redis_options import redis_options
 from gateway.gates import WINDOW_SECONDS, Budget, Gates, LocalGates, Missing, Passage, Refusal, Slot, Window
+from gateway.redis_line import RedisLine, Script
 
 log = logging.getLogger("gateway")
 
@@ -33,7 +32,7 @@ RENEWALS = 4
 # Amounts are picopoints as decimal strings. Lua's numbers are exact to 2^53 ppt (9,007 points), so they are added and
 # compared as two halves of 10^9. Answers {refused gate (0: none), free_ms, taken, count, oldest_ms}; a negative gate is
 # a budget without a counter, which begins only if `used` is given.
-ENTER = """
+ENTER = Script("""
 local call, now, expires = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local gates = cjson.decode(ARGV[4])
 local function split(text)
@@ -119,10 +118,10 @@ for _, gate in ipairs(gates) do
   end
 end
 return passage
-"""
+""")
 
 # ARGV: call id, slot names, budgets [[name, ends_at_ms], …], spent; exchanges the reservation for what was spent.
-LEAVE = """
+LEAVE = Script("""
 local call, spent = ARGV[1], ARGV[4]
 for _, name in ipairs(cjson.decode(ARGV[2])) do redis.call('ZREM', name, call) end
 for _, budget in ipairs(cjson.decode(ARGV[3])) do
@@ -132,44 +131,40 @@ for _, budget in ipairs(cjson.decode(ARGV[3])) do
   local counts = redis.call('HDEL', name .. ':r', call) == 1 or redis.call('HGET', name, 'ends') == budget[2]
   if counts and spent ~= '' then redis.call('HINCRBY', name, 'used', spent) end
 end
-"""
+""")
 
 # ARGV: counter, what the ledger has. Whole numbers as text, which Lua's own would round.
-RAISE = """
+RAISE = Script("""
 local used, ledger = redis.call('HGET', ARGV[1], 'used'), ARGV[2]
 if used and (string.sub(used, 1, 1) == '-' or #used < #ledger or (#used == #ledger and used < ledger)) then
   redis.call('HSET', ARGV[1], 'used', ledger)
 end
-"""
+""")
 
 
 class RedisGates:
     def __init__(self, url: str, *, lease_seconds: int = 60) -> None:
         self._lease_seconds = lease_seconds
-        self._redis = redis.asyncio.Redis.from_url(url, **redis_options(timeout_seconds=TIMEOUT_SECONDS))
+        self._redis = RedisLine(url, timeout_seconds=TIMEOUT_SECONDS)
         self._alone = LocalGates()
         self._is_away = False
         self._paused_until = 0.0
-        self._entering: list[tuple[list[str], asyncio.Future[list[Any]]]] = []
-        self._leaving: list[list[str]] = []
+        self._leaving: set[asyncio.Future[Any]] = set()
         # Calls this process has let through, with their gates: renewed until they leave.
         self._open: dict[str, Gates] = {}
         self._counted_alone: dict[str, LocalGates] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._renewal: asyncio.Task[None] | None = None
 
     async def enter(self, call_id: str, gates: Gates, *, now: float) -> Passage | Refusal | Missing:
         if time.monotonic() < self._paused_until:
             return await self._enter_alone(call_id, gates, now)
-        arguments = [call_id, str(int(now * 1000)), str(int((now + self._lease_seconds) * 1000)), _encoded(gates)]
-        answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._entering.append((arguments, answer))
-        if len(self._entering) == 1:
-            self._spawn(self._send_entering())
+        expires = int((now + self._lease_seconds) * 1000)
         try:
-            result = await answer
-        except (RedisError, OSError):
+            result = await self._redis.run(ENTER, call_id, int(now * 1000), expires, _encoded(gates))
+        except RedisError as error:
+            self._pause(error)
             return await self._enter_alone(call_id, gates, now)
+        self._is_away = False
         return self._passed(call_id, gates, result, now)
 
     def leave(self, call_id: str, gates: Gates, *, spent_ppt: int | None) -> None:
@@ -177,30 +172,30 @@ class RedisGates:
             alone.leave(call_id, gates, spent_ppt=spent_ppt)
             return
         self._open.pop(call_id, None)
-        slots = orjson.dumps([PREFIX + slot.name for slot in gates.slots]).decode()
-        budgets = orjson.dumps([[PREFIX + budget.name, _ends_ms(budget)] for budget in gates.budgets]).decode()
-        self._leaving.append([call_id, slots, budgets, "" if spent_ppt is None else str(spent_ppt)])
-        if len(self._leaving) == 1:
-            self._spawn(self._send_leaving())
+        slots = orjson.dumps([PREFIX + slot.name for slot in gates.slots])
+        budgets = orjson.dumps([[PREFIX + budget.name, _ends_ms(budget)] for budget in gates.budgets])
+        leaving = self._redis.run(LEAVE, call_id, slots, budgets, "" if spent_ppt is None else spent_ppt)
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._left)
 
     async def raise_to(self, name: str, ledger_ppt: int) -> None:
         async def raising() -> None:
-            await self._redis.eval(RAISE, 0, PREFIX + name, str(ledger_ppt))
+            await self._redis.run(RAISE, PREFIX + name, ledger_ppt)
 
         await self._reaching(raising, lambda: self._alone.raise_to(name, ledger_ppt))
 
     async def lower(self, name: str, by_ppt: int, *, once_in_seconds: float) -> bool:
         async def lowering() -> bool:
-            if not await self._redis.set(f"{PREFIX}{name}:l", 1, nx=True, px=int(once_in_seconds * 1000)):
+            if not await self._redis.ask("SET", f"{PREFIX}{name}:l", 1, "NX", "PX", int(once_in_seconds * 1000)):
                 return False
-            await self._redis.hincrby(PREFIX + name, "used", -by_ppt)
+            await self._redis.ask("HINCRBY", PREFIX + name, "used", -by_ppt)
             return True
 
         return await self._reaching(lowering, lambda: self._alone.lower(name, by_ppt, once_in_seconds=once_in_seconds))
 
     async def used(self, name: str) -> int | None:
         async def reading() -> int | None:
-            value = await self._redis.hget(PREFIX + name, "used")
+            value = await self._redis.ask("HGET", PREFIX + name, "used")
             return int(value) if value is not None else None
 
         return await self._reaching(reading, lambda: self._alone.used(name))
@@ -208,7 +203,7 @@ class RedisGates:
     async def aclose(self) -> None:
         if self._renewal:
             self._renewal.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._leaving, return_exceptions=True)
         await self._redis.aclose()
 
     async def _reaching[T](self, together: Callable[[], Awaitable[T]], alone: Callable[[], Awaitable[T]]) -> T:
@@ -216,7 +211,7 @@ class RedisGates:
         if time.monotonic() >= self._paused_until:
             try:
                 found = await together()
-            except (RedisError, OSError) as error:
+            except RedisError as error:
                 self._pause(error)
             else:
                 self._is_away = False
@@ -248,36 +243,9 @@ class RedisGates:
         limit = gates.windows[0].limit if gates.windows else 0
         return Passage(limit - int(count), int(oldest_ms) / 1000 + 60 if count else now, int(taken))
 
-    async def _send_entering(self) -> None:
-        # The calls of this tick go together.
-        await asyncio.sleep(0)
-        waiting, self._entering = self._entering, []
-        try:
-            pipeline = self._redis.pipeline(transaction=False)
-            for arguments, _ in waiting:
-                pipeline.eval(ENTER, 0, *arguments)
-            results = await pipeline.execute()
-            self._is_away = False
-        except (RedisError, OSError) as error:
-            self._pause(error)
-            results = [error] * len(waiting)
-        for (_, answer), result in zip(waiting, results, strict=True):
-            if answer.done():
-                continue
-            if isinstance(result, Exception):
-                answer.set_exception(result)
-            else:
-                answer.set_result(result)
-
-    async def _send_leaving(self) -> None:
-        await asyncio.sleep(0)
-        leaving, self._leaving = self._leaving, []
-        try:
-            pipeline = self._redis.pipeline(transaction=False)
-            for arguments in leaving:
-                pipeline.eval(LEAVE, 0, *arguments)
-            await pipeline.execute()
-        except (RedisError, OSError) as error:
+    def _left(self, leaving: asyncio.Future[Any]) -> None:
+        self._leaving.discard(leaving)
+        if not leaving.cancelled() and isinstance(error := leaving.exception(), RedisError):
             # The expiry frees the slots, the correction from the ledger books the points.
             self._pause(error)
 
@@ -285,17 +253,19 @@ class RedisGates:
         while True:
             await asyncio.sleep(self._lease_seconds / RENEWALS)
             expires = int((time.time() + self._lease_seconds) * 1000)
-            pipeline = self._redis.pipeline(transaction=False)
+            # One command a counter, however many calls are open.
+            slots: dict[str, list[str | int]] = {}
+            reservations: dict[str, list[str | int]] = {}
             for call_id, gates in self._open.items():
                 for slot in gates.slots:
-                    pipeline.zadd(PREFIX + slot.name, {call_id: expires}, xx=True)
-                    pipeline.pexpireat(PREFIX + slot.name, expires + 1000)
+                    slots.setdefault(PREFIX + slot.name, []).extend((expires, call_id))
                 for budget in gates.budgets:
-                    pipeline.zadd(f"{PREFIX}{budget.name}:x", {call_id: expires}, xx=True)
-            try:
-                await pipeline.execute()
-            except (RedisError, OSError) as error:
-                self._pause(error)
+                    reservations.setdefault(f"{PREFIX}{budget.name}:x", []).extend((expires, call_id))
+            renewed = [self._redis.ask("ZADD", name, "XX", *calls) for name, calls in (slots | reservations).items()]
+            renewed += [self._redis.ask("PEXPIREAT", name, expires + 1000) for name in slots]
+            for answer in await asyncio.gather(*renewed, return_exceptions=True):
+                if isinstance(answer, RedisError):
+                    self._pause(answer)
 
     def _pause(self, error: Exception) -> None:
         if not self._is_away:
@@ -305,17 +275,12 @@ class RedisGates:
             self._is_away = True
         self._paused_until = time.monotonic() + PAUSE_SECONDS
 
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
 
 def _ends_ms(budget: Budget) -> str:
     return str(int(budget.ends_at * 1000))
 
 
-def _encoded(gates: Gates) -> str:
+def _encoded(gates: Gates) -> bytes:
     rows: list[list[Any]] = [["w", PREFIX + window.name, str(window.limit)] for window in gates.windows]
     rows += [["s", PREFIX + slot.name, str(slot.limit)] for slot in gates.slots]
     rows += [
@@ -323,4 +288,4 @@ def _encoded(gates: Gates) -> str:
          _ends_ms(budget), "" if budget.used_ppt is None else str(budget.used_ppt)]
         for budget in gates.budgets
     ]  # fmt: skip
-    return orjson.dumps(rows).decode()
+    return orjson.dumps(rows)

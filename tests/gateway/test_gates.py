@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def play(request: pytest.FixtureRequest) -> Play:
 
     async def in_redis(scene: Callable[[Counters], Awaitable[None]]) -> None:
         counters = RedisGates(request.getfixturevalue("redis_url"))
-        await counters._redis.flushdb()
+        await counters._redis.ask("FLUSHDB")
         try:
             await scene(counters)
         finally:
@@ -59,7 +60,7 @@ def budget(limit_ppt: int, reserve_ppt: int, *, used_ppt: int | None = 0, ends_a
 async def left(counters: Counters) -> None:
     """What a call gave back has arrived."""
     if isinstance(counters, RedisGates):
-        await asyncio.gather(*counters._tasks)
+        await asyncio.gather(*counters._leaving)
 
 
 def test_a_window_lets_its_limit_through_and_says_when_one_is_free(play: Play) -> None:
@@ -215,7 +216,7 @@ def test_a_counter_is_brought_to_the_ledger(play: Play) -> None:
 def test_of_two_processes_that_find_a_counter_too_high_one_lowers_it(redis_url: str) -> None:
     async def scene() -> None:
         one, other = RedisGates(redis_url), RedisGates(redis_url)
-        await one._redis.flushdb()
+        await one._redis.ask("FLUSHDB")
         await one.enter("a", budget(100, 0, used_ppt=50), now=NOW)
         did = [await counters.lower("points:team:1", 30, once_in_seconds=60) for counters in (one, other)]
         assert did == [True, False]
@@ -230,7 +231,7 @@ def test_slots_and_reservations_of_a_process_that_died_free_themselves(redis_url
     async def scene() -> None:
         gates = Gates((), slot(1).slots, budget(10, 10).budgets)
         died, lives = RedisGates(redis_url), RedisGates(redis_url)
-        await died._redis.flushdb()
+        await died._redis.ask("FLUSHDB")
         assert isinstance(await died.enter("a", gates, now=NOW), Passage)
         assert isinstance(await lives.enter("b", gates, now=NOW + 59), Refusal)
         assert isinstance(await lives.enter("b", gates, now=NOW + 61), Passage)
@@ -240,10 +241,33 @@ def test_slots_and_reservations_of_a_process_that_died_free_themselves(redis_url
     asyncio.run(scene())
 
 
+def test_what_is_under_way_is_renewed_as_long_as_it_lasts(redis_url: str) -> None:
+    gates = Gates((), slot(9).slots, budget(10, 4, ends_at=time.time() + 3600).budgets)
+
+    async def scene() -> None:
+        counters = RedisGates(redis_url, lease_seconds=2)
+        ask = counters._redis.ask
+        await ask("FLUSHDB")
+        for call_id in "ab":
+            assert isinstance(await counters.enter(call_id, gates, now=time.time()), Passage)
+        counters.leave("b", gates, spent_ppt=1)
+        for name in ("tf:gate:open:key:1", "tf:gate:points:team:1:x"):
+            before = float(await ask("ZSCORE", name, "a"))
+            async with asyncio.timeout(20):
+                while float(await ask("ZSCORE", name, "a")) <= before:  # noqa: ASYNC110 -- Redis sets no event
+                    await asyncio.sleep(0.02)
+            # One that has left does not come back.
+            assert await ask("ZCARD", name) == 1
+        assert await ask("PEXPIRETIME", "tf:gate:open:key:1") > before
+        await counters.aclose()
+
+    asyncio.run(scene())
+
+
 def test_two_processes_share_every_limit(redis_url: str) -> None:
     async def scene() -> None:
         one, other = RedisGates(redis_url), RedisGates(redis_url)
-        await one._redis.flushdb()
+        await one._redis.ask("FLUSHDB")
         results = await asyncio.gather(
             *((one, other)[number % 2].enter(f"call-{number}", window(30), now=NOW) for number in range(64))
         )
@@ -268,11 +292,11 @@ def test_without_redis_each_process_counts_for_itself(tmp_path: Path) -> None:
 def test_an_emptied_redis_is_noticed_and_what_was_under_way_counts(redis_url: str) -> None:
     async def scene() -> None:
         counters = RedisGates(redis_url)
-        await counters._redis.flushdb()
+        await counters._redis.ask("FLUSHDB")
         gates, unknown = budget(10, 4, used_ppt=0), budget(10, 4, used_ppt=None)
         for call_id in "ab":
             await counters.enter(call_id, gates, now=NOW)
-        await counters._redis.flushdb()
+        await counters._redis.ask("FLUSHDB")
         counters.leave("a", unknown, spent_ppt=4)
         await left(counters)
         assert await counters.enter("c", unknown, now=NOW) == Missing("points:team:1")
@@ -349,7 +373,7 @@ def test_a_redis_that_was_restarted_is_not_away(tmp_path: Path) -> None:
                 counters.leave("a", window(9), spent_ppt=None)
             await left(counters)
             assert not counters._is_away
-            assert await counters._redis.zcard("tf:gate:rpm:key:1") == 3
+            assert await counters._redis.ask("ZCARD", "tf:gate:rpm:key:1") == 3
         finally:
             again.__exit__(None, None, None)
         await counters.aclose()

@@ -1,0 +1,216 @@
+"""One connection to Redis for whatever is asked of it: the commands of one turn of the event loop leave in one write.
+
+redis-py reads the URL, hiredis speaks the protocol. With redis-py's own pipelines Redis cost a request more processor
+time than all the rest of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from contextlib import suppress
+from typing import Any, cast
+
+import hiredis
+from redis.asyncio import ConnectionPool, SSLConnection, UnixDomainSocketConnection
+from redis.exceptions import ConnectionError as Lost
+from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import TimeoutError as Silent
+
+from config.redis_options import redis_options
+
+type Word = bytes | str | int
+
+
+class Script:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.sha1 = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+class _Asked:
+    __slots__ = ("answer", "at", "command", "otherwise")
+
+    def __init__(
+        self, answer: asyncio.Future[Any], command: tuple[Word, ...], otherwise: tuple[Word, ...] = ()
+    ) -> None:
+        self.answer = answer
+        self.command = command
+        # Asked instead where Redis does not know the script (yet, or any more).
+        self.otherwise = otherwise
+        # By the loop's clock.
+        self.at = 0.0
+
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class _Wire(asyncio.Protocol):
+    """One connection: commands and, in the same order, their answers."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_seconds: float) -> None:
+        self.is_open = False
+        self._loop = loop
+        self._timeout_seconds = timeout_seconds
+        self._reader = hiredis.Reader()
+        self._asked: deque[_Asked] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
+
+    def send(self, asked: list[_Asked]) -> None:
+        assert self._transport is not None
+        # Its types say that it takes one word.
+        self._transport.write(b"".join([hiredis.pack_command(one.command) for one in asked]))  # type: ignore[arg-type]
+        now = self._loop.time()
+        for one in asked:
+            one.at = now
+        self._asked.extend(asked)
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._timeout_seconds, self._on_timer)
+
+    def close(self) -> None:
+        self.is_open = False
+        if self._transport:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.is_open = True
+
+    def data_received(self, data: bytes) -> None:
+        again: list[_Asked] = []
+        try:
+            self._reader.feed(data)
+            # No answer is False in this version of the protocol: that stands for one that is not whole yet.
+            while self._asked and (answer := self._reader.gets()) is not False:
+                one = self._asked.popleft()
+                if not isinstance(answer, hiredis.ReplyError):
+                    if not one.answer.done():
+                        one.answer.set_result(answer)
+                elif one.otherwise and str(answer).startswith("NOSCRIPT"):
+                    one.command, one.otherwise = one.otherwise, ()
+                    again.append(one)
+                else:
+                    one.fail(ResponseError(str(answer)))
+        except hiredis.ProtocolError as error:
+            self._fail(Lost(str(error)))
+        if again and self.is_open:
+            self.send(again)
+        else:
+            for one in again:
+                one.fail(Lost("the connection was lost"))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._fail(Lost(str(error or "closed")))
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self._asked:
+            return
+        left_seconds = self._asked[0].at + self._timeout_seconds - self._loop.time()
+        if left_seconds <= 0:
+            self._fail(Silent("no answer in time"))
+        else:
+            self._timer = self._loop.call_later(left_seconds, self._on_timer)
+
+    def _fail(self, error: RedisError) -> None:
+        """What comes from now on belongs to nothing that was asked."""
+        self.is_open = False
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        if self._transport:
+            self._transport.abort()
+        while self._asked:
+            self._asked.popleft().fail(error)
+
+
+class RedisLine:
+    """Connects when it is needed, and anew once a connection is lost."""
+
+    def __init__(self, url: str, *, timeout_seconds: float) -> None:
+        pool = ConnectionPool.from_url(url, **redis_options(timeout_seconds=timeout_seconds))
+        # Never connected itself: what the URL says.
+        self._target = pool.make_connection()  # type: ignore[no-untyped-call]
+        self._timeout_seconds = timeout_seconds
+        self._wire: _Wire | None = None
+        self._unsent: list[_Asked] = []
+        self._connecting: asyncio.Task[None] | None = None
+
+    def ask(self, *command: Word) -> asyncio.Future[Any]:
+        """Its answer, made of bytes, whole numbers, lists and None; a RedisError where there is none in time."""
+        return self._queue(command)
+
+    def run(self, script: Script, *arguments: Word) -> asyncio.Future[Any]:
+        """What a script without keys returns, as `ask` does."""
+        return self._queue(("EVALSHA", script.sha1, 0, *arguments), ("EVAL", script.text, 0, *arguments))
+
+    async def aclose(self) -> None:
+        if self._connecting:
+            self._connecting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._connecting
+        if self._wire:
+            self._wire.close()
+
+    def _queue(self, command: tuple[Word, ...], otherwise: tuple[Word, ...] = ()) -> asyncio.Future[Any]:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        self._unsent.append(_Asked(answer, command, otherwise))
+        if len(self._unsent) == 1:
+            # What else comes in this turn goes with it.
+            loop.call_soon(self._send)
+        return answer
+
+    def _send(self) -> None:
+        if self._wire and self._wire.is_open:
+            unsent, self._unsent = self._unsent, []
+            self._wire.send(unsent)
+        elif self._connecting is None:
+            self._connecting = asyncio.create_task(self._connect(), name="connection to Redis")
+
+    async def _connect(self) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                self._wire = await self._open()
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it belongs to those who wait for an answer
+            self._fail(error if isinstance(error, RedisError) else Lost(str(error)))
+        except asyncio.CancelledError:
+            self._fail(Lost("closed"))
+            raise
+        finally:
+            self._connecting = None
+        if self._unsent:
+            self._send()
+
+    async def _open(self) -> _Wire:
+        """Connected, signed in, and at the database of the URL."""
+        loop = asyncio.get_running_loop()
+        target = self._target
+        wire = _Wire(loop, self._timeout_seconds)
+        if isinstance(target, UnixDomainSocketConnection):
+            await loop.create_unix_connection(lambda: wire, target.path)
+        else:
+            context = target.ssl_context.get() if isinstance(target, SSLConnection) else None
+            await loop.create_connection(lambda: wire, target.host, int(target.port), ssl=context)
+        commands: list[tuple[Word, ...]] = []
+        if target.password:
+            commands.append(("AUTH", *([target.username] if target.username else []), target.password))
+        if target.db:
+            commands.append(("SELECT", target.db))
+        try:
+            for command in commands:
+                asked = _Asked(loop.create_future(), command)
+                wire.send([asked])
+                await asked.answer
+        except BaseException:
+            wire.close()
+            raise
+        return wire
+
+    def _fail(self, error: RedisError) -> None:
+        unsent, self._unsent = self._unsent, []
+        for one in unsent:
+            one.fail(error)

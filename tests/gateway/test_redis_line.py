@@ -1,0 +1,271 @@
+"""The connection to Redis against a real one in each form that a URL can name, and against servers that are none."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from redis.exceptions import ConnectionError as Lost
+from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import TimeoutError as Silent
+
+from gateway.redis_line import RedisLine, Script
+from tests.gateway.loops import until
+from tests.services import accepts, dead_port, free_port, missing, redis_server, wait_until
+
+type Scene = Callable[[RedisLine], Awaitable[None]]
+type Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+ADD = Script("return {ARGV[1] + ARGV[2], ARGV[3]}")
+WRONG = Script("return redis.call('INCR', 'text')")
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as made:
+        yield made
+
+
+def play(url: str, scene: Scene, *, timeout_seconds: float = 10.0) -> None:
+    async def on_a_line() -> None:
+        line = RedisLine(url, timeout_seconds=timeout_seconds)
+        try:
+            await scene(line)
+        finally:
+            await line.aclose()
+
+    for run in (uvloop.run, asyncio.run):
+        run(on_a_line())
+
+
+@asynccontextmanager
+async def server(talk: Talk) -> AsyncIterator[str]:
+    listening = await asyncio.start_server(talk, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    try:
+        yield f"redis://127.0.0.1:{port}"
+    finally:
+        listening.close()
+
+
+def test_answers_come_in_the_order_of_their_questions(url: str) -> None:
+    async def scene(line: RedisLine) -> None:
+        await line.ask("FLUSHDB")
+        asked = [line.ask("HINCRBY", "counter", b"f", number) for number in range(1, 101)]
+        asked += [line.ask("HGET", "counter", "f"), line.ask("GET", "nothing"), line.ask("HGETALL", "counter")]
+        answers = await asyncio.gather(*asked)
+        assert answers == [number * (number + 1) // 2 for number in range(1, 101)] + [b"5050", None, [b"f", b"5050"]]
+
+    play(url, scene)
+
+
+def test_a_script_that_redis_does_not_know_is_sent_in_full(url: str) -> None:
+    async def scene(line: RedisLine) -> None:
+        for _ in range(2):
+            await line.ask("SCRIPT", "FLUSH")
+            asked = [line.run(ADD, number, 5, f"größer\r\n{number}") for number in range(3)]
+            assert await asyncio.gather(*asked) == [[5 + n, f"größer\r\n{n}".encode()] for n in range(3)]
+        assert await line.ask("SCRIPT", "EXISTS", ADD.sha1) == [1]
+
+    play(url, scene)
+
+
+def test_an_error_is_that_of_its_own_question(url: str) -> None:
+    async def scene(line: RedisLine) -> None:
+        await line.ask("SET", "text", "no number")
+        before, wrong, again, after = (
+            line.ask("ECHO", "a"),
+            line.run(WRONG),
+            line.ask("NONSENSE"),
+            line.ask("ECHO", "b"),
+        )
+        assert (await before, await after) == (b"a", b"b")
+        for failed in (wrong, again):
+            with pytest.raises(ResponseError):
+                await failed
+
+    play(url, scene)
+
+
+def test_whoever_gives_up_waiting_takes_nobody_elses_answer(url: str) -> None:
+    async def scene(line: RedisLine) -> None:
+        given_up, next_one = line.ask("ECHO", "a"), line.ask("ECHO", "b")
+        given_up.cancel()
+        assert await next_one == b"b"
+
+    play(url, scene)
+
+
+def test_what_is_asked_in_one_turn_leaves_in_one_write() -> None:
+    read: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            read.append(data)
+            writer.write(b"+OK\r\n" * data.count(b"*1\r\n"))
+
+    async def scenario() -> None:
+        async with server(talk) as url:
+            line = RedisLine(url, timeout_seconds=10)
+            for _ in range(2):
+                await asyncio.gather(*(line.ask("PING") for _ in range(5)))
+            await line.aclose()
+
+    asyncio.run(scenario())
+    assert read == [b"*1\r\n$4\r\nPING\r\n" * 5] * 2
+
+
+def test_a_restarted_redis_is_found_again(tmp_path: Path) -> None:
+    port = free_port()
+
+    async def scenario() -> None:
+        line = RedisLine(f"redis://127.0.0.1:{port}/0", timeout_seconds=10)
+        for _ in range(2):
+            with redis_server(tmp_path, port=port):
+                assert await line.run(ADD, 1, 2, "") == [3, b""]
+            # It is gone: whoever asks now is told so.
+            await until(lambda: line._wire and not line._wire.is_open)
+            with pytest.raises(Lost):
+                await line.ask("PING")
+        await line.aclose()
+
+    asyncio.run(scenario())
+
+
+def test_where_nobody_listens_each_is_told() -> None:
+    async def scene(line: RedisLine) -> None:
+        answers = await asyncio.gather(*(line.ask("PING") for _ in range(3)), return_exceptions=True)
+        assert [type(answer) for answer in answers] == [Lost] * 3
+
+    play(f"redis://127.0.0.1:{dead_port()}/0", scene)
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [(b"", Silent), (b"$5\r\nhal", Silent), (b"HTTP/1.1 400 Bad Request\r\n\r\n", Lost), (None, Lost)],
+    ids=["nothing", "half", "another protocol", "gone"],
+)
+def test_a_server_that_does_not_answer_fails_all_who_wait_and_is_left(
+    said: bytes | None, error: type[RedisError]
+) -> None:
+    connections = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await reader.read(100)
+        if said is None:
+            writer.close()
+            return
+        writer.write(said)
+        # It hangs up: the other side has given up.
+        while await reader.read(100):
+            pass
+        writer.close()
+
+    async def scenario() -> None:
+        async with server(talk) as url:
+            line = RedisLine(url, timeout_seconds=0.2)
+            for _ in range(2):
+                answers = await asyncio.gather(line.ask("PING"), line.run(ADD, 1, 2, ""), return_exceptions=True)
+                assert [type(answer) for answer in answers] == [error] * 2
+            await line.aclose()
+
+    asyncio.run(scenario())
+    assert connections == 2
+
+
+def test_closing_while_it_connects_tells_those_who_wait() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async def scenario() -> None:
+        async with server(silent) as url:
+            line = RedisLine(url.replace("://", "://:secret@"), timeout_seconds=10)
+            asked = line.ask("PING")
+            await until(lambda: line._connecting)
+            await line.aclose()
+            with pytest.raises(Lost):
+                await asked
+
+    asyncio.run(scenario())
+
+
+# -- what a URL can say ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterator[dict[str, Any]]:
+    """A Redis with a password and a user of its own, over TCP, TLS and a socket in the file system."""
+    program = shutil.which("redis-server")
+    if program is None:
+        missing("redis-server")
+    folder = tmp_path_factory.mktemp("guarded")
+    port, tls_port = free_port(), free_port()
+    socket = folder / "redis.sock"
+    (folder / "redis.conf").write_text(f"""
+bind 127.0.0.1
+port {port}
+tls-port {tls_port}
+tls-cert-file {certificate}
+tls-key-file {certificate}
+tls-auth-clients no
+unixsocket {socket}
+requirepass "pass word"
+user anna on >her-own ~* +@all
+save ""
+dir {folder}
+""")
+    process = subprocess.Popen([program or "", folder / "redis.conf"], stdout=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: accepts(port) and accepts(tls_port), what="Redis listening")
+        yield {"port": port, "tls_port": tls_port, "socket": socket, "certificate": certificate}
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "redis://:pass%20word@127.0.0.1:{port}/3",
+        "redis://anna:her-own@127.0.0.1:{port}/3",
+        "rediss://anna:her-own@127.0.0.1:{tls_port}/3?ssl_ca_certs={certificate}",
+        "rediss://:pass%20word@127.0.0.1:{tls_port}/3?ssl_cert_reqs=none&ssl_check_hostname=false",
+        "unix://anna:her-own@{socket}?db=3",
+    ],
+    ids=["password", "user", "TLS", "TLS unchecked", "socket"],
+)
+def test_it_signs_in_and_goes_to_the_database_of_the_url(guarded: dict[str, Any], form: str) -> None:
+    async def scene(line: RedisLine) -> None:
+        assert b"db=3" in await line.ask("CLIENT", "INFO")
+        assert await line.run(ADD, 1, 2, "") == [3, b""]
+
+    play(form.format(**guarded), scene)
+
+
+@pytest.mark.parametrize(
+    ("form", "error"),
+    [
+        ("redis://:wrong@127.0.0.1:{port}/0", ResponseError),
+        ("redis://127.0.0.1:{port}/0", ResponseError),
+        ("redis://anna:her-own@127.0.0.1:{port}/99", ResponseError),
+        ("rediss://anna:her-own@127.0.0.1:{tls_port}/0", Lost),
+        ("unix:///nowhere/redis.sock", Lost),
+    ],
+    ids=["wrong password", "none", "no such database", "unknown authority", "no such socket"],
+)
+def test_whoever_is_not_let_in_is_told(guarded: dict[str, Any], form: str, error: type[RedisError]) -> None:
+    async def scene(line: RedisLine) -> None:
+        with pytest.raises(error):
+            await line.ask("PING")
+
+    play(form.format(**guarded), scene)
