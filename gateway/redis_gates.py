@@ -28,14 +28,11 @@ PAUSE_SECONDS = 1.0
 # A call's slots and reservations are renewed this many times before they would expire.
 RENEWALS = 4
 
-# ARGV: call id, now (ms), expiry (ms), gates as JSON [[kind, name, limit, reserve, ends_at_ms, used], …].
-# Amounts are picopoints as decimal strings. Lua's numbers are exact to 2^53 ppt (9,007 points), so they are added and
-# compared as two halves of 10^9. Answers {refused gate (0: none), free_ms, taken, count, oldest_ms}; a negative gate is
-# a budget without a counter, which begins only if `used` is given.
-ENTER = Script("""
-local call, now, expires = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local gates = cjson.decode(ARGV[4])
+# Amounts are picopoints as decimal strings, added and compared as two halves of 10^9: Lua's own numbers are exact to
+# 2^53 ppt (9,007 points), those of Redis to 2^63.
+AMOUNTS = """
 local function split(text)
+  text = text or '0'
   local negative = string.sub(text, 1, 1) == '-'
   if negative then text = string.sub(text, 2) end
   local high = tonumber(string.sub(text, 1, -10)) or 0
@@ -49,20 +46,46 @@ local function add(h1, l1, h2, l2)
   return high + carry, low - carry * 1000000000
 end
 local function text(high, low)
+  local sign = ''
   if high < 0 then
-    high, low = -high, -low
+    sign, high, low = '-', -high, -low
     if low < 0 then high, low = high - 1, low + 1000000000 end
-    return '-' .. string.format('%.0f%09.0f', high, low)
   end
-  return string.format('%.0f%09.0f', high, low)
+  if high == 0 then return sign .. string.format('%.0f', low) end
+  return sign .. string.format('%.0f%09.0f', high, low)
 end
+local function change(name, field, by, sign)
+  local bh, bl = split(by)
+  redis.call('HSET', name, field, text(add(sign * bh, sign * bl, split(redis.call('HGET', name, field)))))
+end
+"""
+
+# A call's reservation is let go; whether it still had one. Their sum stands in the counter: how many there are makes no
+# difference.
+RELEASE = """
+local function release(name, call)
+  local held = redis.call('HGET', name .. ':r', call)
+  redis.call('ZREM', name .. ':x', call)
+  if not held then return false end
+  redis.call('HDEL', name .. ':r', call)
+  change(name, 'held', held, -1)
+  return true
+end
+"""
+
+# ARGV: call id, now (ms), expiry (ms), gates as JSON [[kind, name, limit, reserve, ends_at_ms, used], …].
+# Answers {refused gate (0: none), free_ms, taken, count, oldest_ms}; a negative gate is a budget without a counter: one
+# begins only if `used` is given.
+ENTER = Script(
+    AMOUNTS
+    + RELEASE
+    + """
+local call, now, expires = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local gates = cjson.decode(ARGV[4])
 local function taken_of(name)
-  local high, low = split(redis.call('HGET', name, 'used'))
-  for _, amount in ipairs(redis.call('HVALS', name .. ':r')) do
-    local h, l = split(amount)
-    high, low = add(high, low, h, l)
-  end
-  return high, low
+  local sums = redis.call('HMGET', name, 'used', 'held')
+  local high, low = split(sums[1])
+  return add(high, low, split(sums[2]))
 end
 local passage = {0, 0, '0', 0, 0}
 for index, gate in ipairs(gates) do
@@ -87,13 +110,10 @@ for index, gate in ipairs(gates) do
     if ends <= now or ends > tonumber(gate[5]) then
       if gate[6] == '' then return {-index, 0, '0', 0, 0} end
       redis.call('DEL', name, name .. ':r', name .. ':x')
-      redis.call('HSET', name, 'ends', gate[5], 'used', gate[6])
+      redis.call('HSET', name, 'ends', gate[5], 'used', gate[6], 'held', '0')
       redis.call('PEXPIREAT', name, tonumber(gate[5]) + 3600000)
     end
-    for _, dead in ipairs(redis.call('ZRANGEBYSCORE', name .. ':x', '-inf', now)) do
-      redis.call('HDEL', name .. ':r', dead)
-      redis.call('ZREM', name .. ':x', dead)
-    end
+    for _, dead in ipairs(redis.call('ZRANGEBYSCORE', name .. ':x', '-inf', now)) do release(name, dead) end
     local high, low = taken_of(name)
     local rh, rl = split(gate[4])
     local lh, ll = split(limit)
@@ -114,24 +134,29 @@ for _, gate in ipairs(gates) do
     redis.call('PEXPIREAT', name, expires + 1000)
   else
     redis.call('HSET', name .. ':r', call, gate[4])
+    change(name, 'held', gate[4], 1)
     redis.call('ZADD', name .. ':x', expires, call)
   end
 end
 return passage
-""")
+"""
+)
 
 # ARGV: call id, slot names, budgets [[name, ends_at_ms], …], spent; exchanges the reservation for what was spent.
-LEAVE = Script("""
+LEAVE = Script(
+    AMOUNTS
+    + RELEASE
+    + """
 local call, spent = ARGV[1], ARGV[4]
 for _, name in ipairs(cjson.decode(ARGV[2])) do redis.call('ZREM', name, call) end
 for _, budget in ipairs(cjson.decode(ARGV[3])) do
   local name = budget[1]
-  redis.call('ZREM', name .. ':x', call)
   -- Without its reservation (Redis was emptied, its lease ran out) it still counts in the period it was let through in.
-  local counts = redis.call('HDEL', name .. ':r', call) == 1 or redis.call('HGET', name, 'ends') == budget[2]
-  if counts and spent ~= '' then redis.call('HINCRBY', name, 'used', spent) end
+  local counts = release(name, call) or redis.call('HGET', name, 'ends') == budget[2]
+  if counts and spent ~= '' then change(name, 'used', spent, 1) end
 end
-""")
+"""
+)
 
 # ARGV: counter, what the ledger has. Whole numbers as text, which Lua's own would round.
 RAISE = Script("""
@@ -140,6 +165,16 @@ if used and (string.sub(used, 1, 1) == '-' or #used < #ledger or (#used == #ledg
   redis.call('HSET', ARGV[1], 'used', ledger)
 end
 """)
+
+# ARGV: counter, by how much, for how long (ms) nobody else lowers it; whether it was this one.
+LOWER = Script(
+    AMOUNTS
+    + """
+if not redis.call('SET', ARGV[1] .. ':l', 1, 'NX', 'PX', ARGV[3]) then return 0 end
+change(ARGV[1], 'used', ARGV[2], -1)
+return 1
+"""
+)
 
 
 class RedisGates:
@@ -186,10 +221,7 @@ class RedisGates:
 
     async def lower(self, name: str, by_ppt: int, *, once_in_seconds: float) -> bool:
         async def lowering() -> bool:
-            if not await self._redis.ask("SET", f"{PREFIX}{name}:l", 1, "NX", "PX", int(once_in_seconds * 1000)):
-                return False
-            await self._redis.ask("HINCRBY", PREFIX + name, "used", -by_ppt)
-            return True
+            return bool(await self._redis.run(LOWER, PREFIX + name, by_ppt, int(once_in_seconds * 1000)))
 
         return await self._reaching(lowering, lambda: self._alone.lower(name, by_ppt, once_in_seconds=once_in_seconds))
 

@@ -241,6 +241,45 @@ def test_slots_and_reservations_of_a_process_that_died_free_themselves(redis_url
     asyncio.run(scene())
 
 
+def test_what_is_set_aside_is_summed_and_let_go_to_the_last_digit(redis_url: str) -> None:
+    huge = 2**63 + 5
+    limit = 10 * huge
+
+    async def scene() -> None:
+        counters = RedisGates(redis_url)
+        ask = counters._redis.ask
+        await ask("FLUSHDB")
+
+        async def sums() -> list[bytes | None]:
+            found: list[bytes | None] = await ask("HMGET", "tf:gate:points:team:1", "used", "held")
+            return found
+
+        passages = [
+            await counters.enter(name, budget(limit, reserve, ends_at=NOW + 600), now=NOW + at)
+            for name, reserve, at in (("a", huge, 0), ("b", 1_000_000_001, 1), ("c", 0, 2), ("d", 7, 50))
+        ]
+        taken = [passage.taken_ppt for passage in passages if isinstance(passage, Passage)]
+        assert taken == [0, huge, huge + 1_000_000_001, huge + 1_000_000_001]
+        assert await sums() == [b"0", b"%d" % (huge + 1_000_000_008)]
+        gates = budget(limit, huge, ends_at=NOW + 600)
+        counters.leave("a", gates, spent_ppt=huge - 1)
+        await left(counters)
+        assert await sums() == [b"%d" % (huge - 1), b"1000000008"]
+        # The leases of b and c have run out; that b ends after all counts once.
+        assert isinstance(await counters.enter("e", budget(limit, 3, ends_at=NOW + 600), now=NOW + 70), Passage)
+        assert await sums() == [b"%d" % (huge - 1), b"10"]
+        counters.leave("b", gates, spent_ppt=1)
+        counters.leave("d", gates, spent_ppt=None)
+        counters.leave("e", gates, spent_ppt=999_999_999)
+        await left(counters)
+        assert await sums() == [b"%d" % (huge + 999_999_999), b"0"]
+        assert await counters.lower("points:team:1", huge + 1_000_000_004, once_in_seconds=60)
+        assert await sums() == [b"-5", b"0"]
+        await counters.aclose()
+
+    asyncio.run(scene())
+
+
 def test_what_is_under_way_is_renewed_as_long_as_it_lasts(redis_url: str) -> None:
     gates = Gates((), slot(9).slots, budget(10, 4, ends_at=time.time() + 3600).budgets)
 
