@@ -8,7 +8,7 @@ from redis.maint_notifications import MaintNotificationsConfig
 
 
 def redis_options(*, timeout_seconds: float) -> dict[str, Any]:
-    """For `redis.Redis.from_url` and its asynchronous twin, nothing retried.
+    """For `redis.Redis.from_url`, nothing retried.
 
     Without the notices of maintenance that some hosted Redis sends: while the client listens for them it hands out
     pooled connections that the server has closed, and the first call on each fails after a restart.

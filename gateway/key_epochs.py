@@ -9,7 +9,7 @@ from typing import Protocol
 from redis.exceptions import RedisError
 
 from accounts import key_epoch
-from gateway.redis_line import RedisLine
+from gateway.redis_line import RedisLine, reason
 
 log = logging.getLogger("gateway")
 
@@ -50,7 +50,7 @@ class RedisEpoch:
                 value = await self._redis.ask("GET", key_epoch.REDIS_NAME)
         except RedisError as error:
             if loop.time() >= self._paused_until:
-                log.warning("Redis does not answer (%s): keys are read from the database", type(error).__name__)
+                log.warning("Redis does not answer (%s): keys are read from the database", reason(error))
             self._paused_until = loop.time() + PAUSE_SECONDS
             return None
         return value if isinstance(value, bytes) else None

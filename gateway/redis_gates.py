@@ -18,7 +18,7 @@ import orjson
 from redis.exceptions import RedisError
 
 from gateway.gates import WINDOW_SECONDS, Budget, Gates, LocalGates, Missing, Passage, Refusal, Slot, Window
-from gateway.redis_line import RedisLine, Script
+from gateway.redis_line import RedisLine, Script, reason
 
 log = logging.getLogger("gateway")
 
@@ -48,15 +48,19 @@ end
 local function text(high, low)
   local sign = ''
   if high < 0 then
-    sign, high, low = '-', -high, -low
+    -- Not -low: a zero would keep its sign.
+    sign, high, low = '-', -high, 0 - low
     if low < 0 then high, low = high - 1, low + 1000000000 end
   end
   if high == 0 then return sign .. string.format('%.0f', low) end
   return sign .. string.format('%.0f%09.0f', high, low)
 end
 local function change(name, field, by, sign)
+  local before = redis.call('HGET', name, field)
+  -- A counter whose period is long over is not begun again.
+  if not before then return end
   local bh, bl = split(by)
-  redis.call('HSET', name, field, text(add(sign * bh, sign * bl, split(redis.call('HGET', name, field)))))
+  redis.call('HSET', name, field, text(add(sign * bh, sign * bl, split(before))))
 end
 """
 
@@ -64,10 +68,10 @@ end
 # difference.
 RELEASE = """
 local function release(name, call)
-  local held = redis.call('HGET', name .. ':r', call)
+  local held = redis.call('HGET', name .. ':h', call)
   redis.call('ZREM', name .. ':x', call)
   if not held then return false end
-  redis.call('HDEL', name .. ':r', call)
+  redis.call('HDEL', name .. ':h', call)
   change(name, 'held', held, -1)
   return true
 end
@@ -84,10 +88,15 @@ local call, now, expires = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local gates = cjson.decode(ARGV[4])
 local function taken_of(name)
   local sums = redis.call('HMGET', name, 'used', 'held')
+  if sums[2] ~= '0' and redis.call('EXISTS', name .. ':h') == 0 then
+    -- Nobody holds anything: whatever the sum has been through (an evicted key, say), it begins anew.
+    sums[2] = '0'
+    redis.call('HSET', name, 'held', '0')
+  end
   local high, low = split(sums[1])
   return add(high, low, split(sums[2]))
 end
-local passage = {0, 0, '0', 0, 0}
+local passage, taken = {0, 0, '0', 0, 0}, nil
 for index, gate in ipairs(gates) do
   local kind, name, limit = gate[1], gate[2], gate[3]
   if kind == 'w' then
@@ -109,7 +118,7 @@ for index, gate in ipairs(gates) do
     local ends = tonumber(redis.call('HGET', name, 'ends') or 0)
     if ends <= now or ends > tonumber(gate[5]) then
       if gate[6] == '' then return {-index, 0, '0', 0, 0} end
-      redis.call('DEL', name, name .. ':r', name .. ':x')
+      redis.call('DEL', name, name .. ':h', name .. ':x')
       redis.call('HSET', name, 'ends', gate[5], 'used', gate[6], 'held', '0')
       redis.call('PEXPIREAT', name, tonumber(gate[5]) + 3600000)
     end
@@ -121,7 +130,7 @@ for index, gate in ipairs(gates) do
     if sh > lh or (sh == lh and sl > ll) then
       return {index, tonumber(gate[5]) - now, text(high, low), 0, 0}
     end
-    if passage[3] == '0' then passage[3] = text(high, low) end
+    taken = taken or text(high, low)
   end
 end
 for _, gate in ipairs(gates) do
@@ -133,11 +142,12 @@ for _, gate in ipairs(gates) do
     redis.call('ZADD', name, expires, call)
     redis.call('PEXPIREAT', name, expires + 1000)
   else
-    redis.call('HSET', name .. ':r', call, gate[4])
-    change(name, 'held', gate[4], 1)
+    -- A call that asks again, for its first answer came too late, holds what it holds.
+    if redis.call('HSETNX', name .. ':h', call, gate[4]) == 1 then change(name, 'held', gate[4], 1) end
     redis.call('ZADD', name .. ':x', expires, call)
   end
 end
+passage[3] = taken or '0'
 return passage
 """
 )
@@ -161,7 +171,8 @@ end
 # ARGV: counter, what the ledger has. Whole numbers as text, which Lua's own would round.
 RAISE = Script("""
 local used, ledger = redis.call('HGET', ARGV[1], 'used'), ARGV[2]
-if used and (string.sub(used, 1, 1) == '-' or #used < #ledger or (#used == #ledger and used < ledger)) then
+if not used or string.sub(ledger, 1, 1) == '-' then return end
+if string.sub(used, 1, 1) == '-' or #used < #ledger or (#used == #ledger and used < ledger) then
   redis.call('HSET', ARGV[1], 'used', ledger)
 end
 """)
@@ -269,11 +280,12 @@ class RedisGates:
                 # Calls overtake each other on their way here: the oldest may be later than this one.
                 seconds = min(seconds, int(WINDOW_SECONDS))
             return Refusal(gate, seconds, int(taken))
+        limit = gates.windows[0].limit if gates.windows else 0
+        passage = Passage(limit - int(count), int(oldest_ms) / 1000 + 60 if count else now, int(taken))
         self._open[call_id] = gates
         if self._renewal is None:
             self._renewal = asyncio.create_task(self._keep_renewing(), name="slot renewal")
-        limit = gates.windows[0].limit if gates.windows else 0
-        return Passage(limit - int(count), int(oldest_ms) / 1000 + 60 if count else now, int(taken))
+        return passage
 
     def _left(self, leaving: asyncio.Future[Any]) -> None:
         self._leaving.discard(leaving)
@@ -299,9 +311,9 @@ class RedisGates:
                 if isinstance(answer, RedisError):
                     self._pause(answer)
 
-    def _pause(self, error: Exception) -> None:
+    def _pause(self, error: RedisError) -> None:
         if not self._is_away:
-            log.warning("Redis does not answer (%s): limits are counted in each process", type(error).__name__)
+            log.warning("Redis does not answer (%s): limits are counted in each process", reason(error))
             # What was counted alone the last time is of no use now. The calls that were keep their counters.
             self._alone = LocalGates()
             self._is_away = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import socket
 from collections import deque
 from contextlib import suppress
 from typing import Any, cast
@@ -18,8 +19,6 @@ from redis.exceptions import ConnectionError as Lost
 from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as Silent
 
-from config.redis_options import redis_options
-
 type Word = bytes | str | int
 
 
@@ -29,14 +28,26 @@ class Script:
         self.sha1 = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
+def reason(error: RedisError) -> str:
+    """Why there is no answer, for the log: Redis' code for it, never the text, which may repeat what was said."""
+    code = str(error).partition(" ")[0] if isinstance(error, ResponseError) else ""
+    return code if code.isalpha() and code.isupper() else type(error).__name__
+
+
+def _packed(command: tuple[Word, ...]) -> bytes:
+    # Its types say that it takes one word.
+    packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]
+    return packed
+
+
 class _Asked:
-    __slots__ = ("answer", "at", "command", "otherwise")
+    __slots__ = ("answer", "at", "otherwise", "packed")
 
     def __init__(
         self, answer: asyncio.Future[Any], command: tuple[Word, ...], otherwise: tuple[Word, ...] = ()
     ) -> None:
         self.answer = answer
-        self.command = command
+        self.packed = _packed(command)
         # Asked instead where Redis does not know the script (yet, or any more).
         self.otherwise = otherwise
         # By the loop's clock.
@@ -61,8 +72,7 @@ class _Wire(asyncio.Protocol):
 
     def send(self, asked: list[_Asked]) -> None:
         assert self._transport is not None
-        # Its types say that it takes one word.
-        self._transport.write(b"".join([hiredis.pack_command(one.command) for one in asked]))  # type: ignore[arg-type]
+        self._transport.write(b"".join([one.packed for one in asked]))
         now = self._loop.time()
         for one in asked:
             one.at = now
@@ -90,10 +100,13 @@ class _Wire(asyncio.Protocol):
                     if not one.answer.done():
                         one.answer.set_result(answer)
                 elif one.otherwise and str(answer).startswith("NOSCRIPT"):
-                    one.command, one.otherwise = one.otherwise, ()
+                    one.packed, one.otherwise = _packed(one.otherwise), ()
                     again.append(one)
                 else:
                     one.fail(ResponseError(str(answer)))
+            if not self._asked and self._reader.has_data():
+                # It would be taken for the next one's answer.
+                self._fail(Lost("more than was asked for"))
         except hiredis.ProtocolError as error:
             self._fail(Lost(str(error)))
         if again and self.is_open:
@@ -131,13 +144,13 @@ class RedisLine:
     """Connects when it is needed, and anew once a connection is lost."""
 
     def __init__(self, url: str, *, timeout_seconds: float) -> None:
-        pool = ConnectionPool.from_url(url, **redis_options(timeout_seconds=timeout_seconds))
         # Never connected itself: what the URL says.
-        self._target = pool.make_connection()  # type: ignore[no-untyped-call]
+        self._target = ConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call]
         self._timeout_seconds = timeout_seconds
         self._wire: _Wire | None = None
         self._unsent: list[_Asked] = []
         self._connecting: asyncio.Task[None] | None = None
+        self._closed = False
 
     def ask(self, *command: Word) -> asyncio.Future[Any]:
         """Its answer, made of bytes, whole numbers, lists and None; a RedisError where there is none in time."""
@@ -148,12 +161,14 @@ class RedisLine:
         return self._queue(("EVALSHA", script.sha1, 0, *arguments), ("EVAL", script.text, 0, *arguments))
 
     async def aclose(self) -> None:
+        self._closed = True
         if self._connecting:
             self._connecting.cancel()
             with suppress(asyncio.CancelledError):
                 await self._connecting
         if self._wire:
             self._wire.close()
+        self._fail(Lost("closed"))
 
     def _queue(self, command: tuple[Word, ...], otherwise: tuple[Word, ...] = ()) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
@@ -165,9 +180,13 @@ class RedisLine:
         return answer
 
     def _send(self) -> None:
-        if self._wire and self._wire.is_open:
-            unsent, self._unsent = self._unsent, []
-            self._wire.send(unsent)
+        if self._closed:
+            self._fail(Lost("closed"))
+        elif self._wire and self._wire.is_open:
+            # For whoever has given up meanwhile nothing is done.
+            unsent, self._unsent = [one for one in self._unsent if not one.answer.done()], []
+            if unsent:
+                self._wire.send(unsent)
         elif self._connecting is None:
             self._connecting = asyncio.create_task(self._connect(), name="connection to Redis")
 
@@ -175,11 +194,10 @@ class RedisLine:
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 self._wire = await self._open()
+        except TimeoutError:
+            self._fail(Silent("no connection in time"))
         except Exception as error:  # noqa: BLE001 -- whatever it is, it belongs to those who wait for an answer
             self._fail(error if isinstance(error, RedisError) else Lost(str(error)))
-        except asyncio.CancelledError:
-            self._fail(Lost("closed"))
-            raise
         finally:
             self._connecting = None
         if self._unsent:
@@ -194,21 +212,29 @@ class RedisLine:
             await loop.create_unix_connection(lambda: wire, target.path)
         else:
             context = target.ssl_context.get() if isinstance(target, SSLConnection) else None
-            await loop.create_connection(lambda: wire, target.host, int(target.port), ssl=context)
+            transport, _ = await loop.create_connection(lambda: wire, target.host, int(target.port), ssl=context)
+            self._keep_alive(transport.get_extra_info("socket"))
         commands: list[tuple[Word, ...]] = []
-        if target.password:
-            commands.append(("AUTH", *([target.username] if target.username else []), target.password))
+        if target.username or target.password:
+            commands.append(("AUTH", *([target.username] if target.username else []), target.password or ""))
         if target.db:
             commands.append(("SELECT", target.db))
         try:
-            for command in commands:
-                asked = _Asked(loop.create_future(), command)
-                wire.send([asked])
-                await asked.answer
+            asked = [_Asked(loop.create_future(), command) for command in commands]
+            if asked:
+                wire.send(asked)
+                await asyncio.gather(*(one.answer for one in asked))
         except BaseException:
             wire.close()
             raise
         return wire
+
+    def _keep_alive(self, connected: socket.socket) -> None:
+        """As redis-py does: a firewall on the way forgets a connection that says nothing."""
+        if self._target.socket_keepalive:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in self._target.socket_keepalive_options.items():
+                connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
     def _fail(self, error: RedisError) -> None:
         unsent, self._unsent = self._unsent, []

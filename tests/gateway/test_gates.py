@@ -273,11 +273,44 @@ def test_what_is_set_aside_is_summed_and_let_go_to_the_last_digit(redis_url: str
         counters.leave("e", gates, spent_ppt=999_999_999)
         await left(counters)
         assert await sums() == [b"%d" % (huge + 999_999_999), b"0"]
-        assert await counters.lower("points:team:1", huge + 1_000_000_004, once_in_seconds=60)
-        assert await sums() == [b"-5", b"0"]
+        assert await counters.lower("points:team:1", huge + 1_999_999_999, once_in_seconds=60)
+        assert await sums() == [b"-1000000000", b"0"]
+        assert await counters.used("points:team:1") == -1_000_000_000
         await counters.aclose()
 
     asyncio.run(scene())
+
+
+def test_what_a_counter_holds_is_put_right_when_nobody_holds_anything(redis_url: str) -> None:
+    async def scene() -> None:
+        counters = RedisGates(redis_url)
+        ask, held = counters._redis.ask, ("HGET", "tf:gate:points:team:1", "held")
+        await ask("FLUSHDB")
+        for _ in range(2):
+            # The first answer came too late, and it asked again.
+            assert isinstance(await counters.enter("a", budget(100, 30), now=NOW), Passage)
+        assert await ask(*held) == b"30"
+        # Redis was short of memory.
+        await ask("DEL", "tf:gate:points:team:1:h")
+        assert await counters.enter("b", budget(100, 60), now=NOW) == Passage(0, NOW, 0)
+        assert await ask(*held) == b"60"
+        # Long after the period a call ends.
+        await ask("DEL", "tf:gate:points:team:1")
+        counters.leave("b", budget(100, 60), spent_ppt=50)
+        await left(counters)
+        assert await ask("EXISTS", "tf:gate:points:team:1") == 0
+        await counters.aclose()
+
+    asyncio.run(scene())
+
+
+def test_what_is_told_of_points_are_those_of_the_first_budget(play: Play) -> None:
+    async def scene(counters: Counters) -> None:
+        both = (*budget(100, 10).budgets, Budget("points:key:1", 900, 10, END, 700))
+        assert await counters.enter("a", Gates(budgets=both), now=NOW) == Passage(0, NOW, 0)
+        assert await counters.enter("b", Gates(budgets=both), now=NOW) == Passage(0, NOW, 10)
+
+    play(scene)
 
 
 def test_what_is_under_way_is_renewed_as_long_as_it_lasts(redis_url: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ from redis.exceptions import ConnectionError as Lost
 from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as Silent
 
-from gateway.redis_line import RedisLine, Script
+from gateway.redis_line import RedisLine, Script, reason
 from tests.gateway.loops import until
 from tests.services import accepts, dead_port, free_port, missing, redis_server, wait_until
 
@@ -182,6 +183,61 @@ def test_a_server_that_does_not_answer_fails_all_who_wait_and_is_left(
     assert connections == 2
 
 
+def test_an_answer_too_many_is_not_the_next_ones() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(b"+mine\r\n" * data.count(b"*1\r\n") + b"+nobody's\r\n")
+        writer.close()
+
+    async def scenario() -> None:
+        async with server(talk) as url:
+            line = RedisLine(url, timeout_seconds=10)
+            for _ in range(3):
+                assert await line.ask("PING") == b"mine"
+                await until(lambda: line._wire and not line._wire.is_open)
+            await line.aclose()
+
+    asyncio.run(scenario())
+
+
+def test_a_closed_line_answers_nobody_and_does_not_open_again(url: str) -> None:
+    async def scenario() -> None:
+        line = RedisLine(url, timeout_seconds=10)
+        before = line.ask("PING")
+        await line.aclose()
+        for asked in (before, line.ask("PING")):
+            with pytest.raises(Lost):
+                await asked
+        assert line._wire is None
+
+    asyncio.run(scenario())
+
+
+def test_a_firewall_on_the_way_hears_of_a_connection_that_says_nothing(url: str) -> None:
+    async def scene(line: RedisLine) -> None:
+        await line.ask("PING")
+        assert line._wire
+        assert line._wire._transport
+        connected = line._wire._transport.get_extra_info("socket")
+        assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+    play(url, scene)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ResponseError("WRONGPASS invalid username-password pair"), "WRONGPASS"),
+        (ResponseError("secret is no command"), "ResponseError"),
+        (ResponseError(""), "ResponseError"),
+        (Lost("HOST is gone"), "ConnectionError"),
+        (Silent("no answer in time"), "TimeoutError"),
+    ],
+)
+def test_a_log_line_says_what_redis_called_it_and_nothing_else(error: RedisError, said: str) -> None:
+    assert reason(error) == said
+
+
 def test_closing_while_it_connects_tells_those_who_wait() -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -210,7 +266,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iter
         missing("redis-server")
     folder = tmp_path_factory.mktemp("guarded")
     port, tls_port = free_port(), free_port()
-    socket = folder / "redis.sock"
+    path = folder / "redis.sock"
     (folder / "redis.conf").write_text(f"""
 bind 127.0.0.1
 port {port}
@@ -218,35 +274,38 @@ tls-port {tls_port}
 tls-cert-file {certificate}
 tls-key-file {certificate}
 tls-auth-clients no
-unixsocket {socket}
+unixsocket {path}
 requirepass "pass word"
 user anna on >her-own ~* +@all
+user bert on nopass ~* +@all
 save ""
 dir {folder}
 """)
     process = subprocess.Popen([program or "", folder / "redis.conf"], stdout=subprocess.DEVNULL)
     try:
         wait_until(lambda: accepts(port) and accepts(tls_port), what="Redis listening")
-        yield {"port": port, "tls_port": tls_port, "socket": socket, "certificate": certificate}
+        yield {"port": port, "tls_port": tls_port, "path": path, "certificate": certificate}
     finally:
         process.terminate()
         process.wait(10)
 
 
 @pytest.mark.parametrize(
-    "form",
+    ("form", "user"),
     [
-        "redis://:pass%20word@127.0.0.1:{port}/3",
-        "redis://anna:her-own@127.0.0.1:{port}/3",
-        "rediss://anna:her-own@127.0.0.1:{tls_port}/3?ssl_ca_certs={certificate}",
-        "rediss://:pass%20word@127.0.0.1:{tls_port}/3?ssl_cert_reqs=none&ssl_check_hostname=false",
-        "unix://anna:her-own@{socket}?db=3",
+        ("redis://:pass%20word@127.0.0.1:{port}/3", b"default"),
+        ("redis://anna:her-own@127.0.0.1:{port}/3", b"anna"),
+        ("redis://bert@127.0.0.1:{port}/3", b"bert"),
+        ("rediss://anna:her-own@127.0.0.1:{tls_port}/3?ssl_ca_certs={certificate}", b"anna"),
+        ("rediss://:pass%20word@127.0.0.1:{tls_port}/3?ssl_cert_reqs=none&ssl_check_hostname=false", b"default"),
+        ("unix://anna:her-own@{path}?db=3", b"anna"),
     ],
-    ids=["password", "user", "TLS", "TLS unchecked", "socket"],
+    ids=["password", "user", "user without one", "TLS", "TLS unchecked", "socket"],
 )
-def test_it_signs_in_and_goes_to_the_database_of_the_url(guarded: dict[str, Any], form: str) -> None:
+def test_it_signs_in_and_goes_to_the_database_of_the_url(guarded: dict[str, Any], form: str, user: bytes) -> None:
     async def scene(line: RedisLine) -> None:
-        assert b"db=3" in await line.ask("CLIENT", "INFO")
+        told = (await line.ask("CLIENT", "INFO")).split()
+        assert {b"db=3", b"user=" + user} <= set(told)
         assert await line.run(ADD, 1, 2, "") == [3, b""]
 
     play(form.format(**guarded), scene)
