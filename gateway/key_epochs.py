@@ -34,6 +34,8 @@ class LocalEpoch:
 
 
 class RedisEpoch:
+    """Asked anew for each request: a revocation binds the next one."""
+
     def __init__(self, url: str) -> None:
         self._redis = RedisLine(url, timeout_seconds=REDIS_TIMEOUT_SECONDS)
         self._paused_until = 0.0

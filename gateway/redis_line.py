@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import socket
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
 
@@ -72,13 +73,21 @@ class _Wire(asyncio.Protocol):
 
     def send(self, asked: list[_Asked]) -> None:
         assert self._transport is not None
-        self._transport.write(b"".join([one.packed for one in asked]))
         now = self._loop.time()
         for one in asked:
             one.at = now
         self._asked.extend(asked)
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout_seconds, self._on_timer)
+        # The last: should it fail, those who wait are told when their time is up.
+        self._transport.write(b"".join([one.packed for one in asked]))
+
+    def keep_alive(self, options: Mapping[int, int | bytes]) -> None:
+        assert self._transport is not None
+        connected = self._transport.get_extra_info("socket")
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in options.items():
+            connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
     def close(self) -> None:
         self.is_open = False
@@ -212,14 +221,16 @@ class RedisLine:
             await loop.create_unix_connection(lambda: wire, target.path)
         else:
             context = target.ssl_context.get() if isinstance(target, SSLConnection) else None
-            transport, _ = await loop.create_connection(lambda: wire, target.host, int(target.port), ssl=context)
-            self._keep_alive(transport.get_extra_info("socket"))
+            await loop.create_connection(lambda: wire, target.host, int(target.port), ssl=context)
         commands: list[tuple[Word, ...]] = []
         if target.username or target.password:
             commands.append(("AUTH", *([target.username] if target.username else []), target.password or ""))
         if target.db:
             commands.append(("SELECT", target.db))
         try:
+            if not isinstance(target, UnixDomainSocketConnection) and target.socket_keepalive:
+                # As redis-py does: a firewall on the way forgets a connection that says nothing.
+                wire.keep_alive(target.socket_keepalive_options)
             asked = [_Asked(loop.create_future(), command) for command in commands]
             if asked:
                 wire.send(asked)
@@ -228,13 +239,6 @@ class RedisLine:
             wire.close()
             raise
         return wire
-
-    def _keep_alive(self, connected: socket.socket) -> None:
-        """As redis-py does: a firewall on the way forgets a connection that says nothing."""
-        if self._target.socket_keepalive:
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for option, value in self._target.socket_keepalive_options.items():
-                connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
     def _fail(self, error: RedisError) -> None:
         unsent, self._unsent = self._unsent, []

@@ -183,6 +183,32 @@ def test_a_server_that_does_not_answer_fails_all_who_wait_and_is_left(
     assert connections == 2
 
 
+def test_a_write_that_fails_leaves_nobody_waiting_for_ever(url: str) -> None:
+    class Closed(asyncio.Transport):
+        def write(self, data: Any) -> None:
+            raise RuntimeError("the handle is closed")
+
+        def abort(self) -> None:
+            pass
+
+    async def scenario() -> None:
+        said: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["exception"]))
+        line = RedisLine(url, timeout_seconds=0.2)
+        await line.ask("PING")
+        assert line._wire
+        whole, line._wire._transport = line._wire._transport, Closed()
+        with pytest.raises(Silent):
+            await line.ask("PING")
+        assert [str(error) for error in said] == ["the handle is closed"]
+        assert await line.ask("PING") == b"PONG"
+        assert whole
+        whole.abort()
+        await line.aclose()
+
+    asyncio.run(scenario())
+
+
 def test_an_answer_too_many_is_not_the_next_ones() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
