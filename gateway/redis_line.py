@@ -70,6 +70,7 @@ class _Wire(asyncio.Protocol):
         self._asked: deque[_Asked] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
+        self._lost = asyncio.Event()
 
     def send(self, asked: list[_Asked]) -> None:
         assert self._transport is not None
@@ -89,10 +90,16 @@ class _Wire(asyncio.Protocol):
         for option, value in options.items():
             connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
+        """Over TLS a goodbye goes there and back; it is waited for, so that nothing of it outlives the loop."""
+        assert self._transport is not None
         self.is_open = False
-        if self._transport:
-            self._transport.close()
+        self._transport.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._timeout_seconds):
+                await self._lost.wait()
+        self._transport.abort()
+        await self._lost.wait()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -115,9 +122,9 @@ class _Wire(asyncio.Protocol):
                     one.fail(ResponseError(str(answer)))
             if not self._asked and self._reader.has_data():
                 # It would be taken for the next one's answer.
-                self._fail(Lost("more than was asked for"))
+                self.fail(Lost("more than was asked for"))
         except hiredis.ProtocolError as error:
-            self._fail(Lost(str(error)))
+            self.fail(Lost(str(error)))
         if again and self.is_open:
             self.send(again)
         else:
@@ -125,7 +132,8 @@ class _Wire(asyncio.Protocol):
                 one.fail(Lost("the connection was lost"))
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._fail(Lost(str(error or "closed")))
+        self._lost.set()
+        self.fail(Lost(str(error or "closed")))
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -133,11 +141,11 @@ class _Wire(asyncio.Protocol):
             return
         left_seconds = self._asked[0].at + self._timeout_seconds - self._loop.time()
         if left_seconds <= 0:
-            self._fail(Silent("no answer in time"))
+            self.fail(Silent("no answer in time"))
         else:
             self._timer = self._loop.call_later(left_seconds, self._on_timer)
 
-    def _fail(self, error: RedisError) -> None:
+    def fail(self, error: RedisError) -> None:
         """What comes from now on belongs to nothing that was asked."""
         self.is_open = False
         if self._timer:
@@ -176,7 +184,7 @@ class RedisLine:
             with suppress(asyncio.CancelledError):
                 await self._connecting
         if self._wire:
-            self._wire.close()
+            await self._wire.aclose()
         self._fail(Lost("closed"))
 
     def _queue(self, command: tuple[Word, ...], otherwise: tuple[Word, ...] = ()) -> asyncio.Future[Any]:
@@ -236,7 +244,7 @@ class RedisLine:
                 wire.send(asked)
                 await asyncio.gather(*(one.answer for one in asked))
         except BaseException:
-            wire.close()
+            wire.fail(Lost("not let in"))
             raise
         return wire
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import shutil
 import socket
+import ssl
 import subprocess
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -48,7 +52,13 @@ def play(url: str, scene: Scene, *, timeout_seconds: float = 10.0) -> None:
 
 @asynccontextmanager
 async def server(talk: Talk) -> AsyncIterator[str]:
-    listening = await asyncio.start_server(talk, "127.0.0.1", 0)
+    async def talk_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await talk(reader, writer)
+        finally:
+            writer.close()
+
+    listening = await asyncio.start_server(talk_and_close, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     try:
         yield f"redis://127.0.0.1:{port}"
@@ -279,6 +289,50 @@ def test_closing_while_it_connects_tells_those_who_wait() -> None:
                 await asked
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("loop_factory", [uvloop.new_event_loop, asyncio.new_event_loop])
+@pytest.mark.parametrize("answered", [True, False], ids=["answered", "unanswered"])
+def test_closing_over_tls_waits_for_the_goodbye_no_longer_than_for_an_answer(
+    certificate: Path, loop_factory: Callable[[], asyncio.AbstractEventLoop], answered: bool
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    said: list[str] = []
+    closed = threading.Event()
+
+    def serve(listening: socket.socket) -> None:
+        raw, _ = listening.accept()
+        with context.wrap_socket(raw, server_side=True, suppress_ragged_eofs=False) as connected:
+            connected.recv(100)
+            connected.sendall(b"+PONG\r\n")
+            assert connected.recv(100) == b""
+            said.append("client")
+            if answered:
+                # Whoever does not wait is through long before.
+                time.sleep(0.1)
+                said.append("server")
+                connected.unwrap()
+            else:
+                closed.wait(30)
+
+    async def scenario(port: int) -> None:
+        line = RedisLine(
+            f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={certificate}", timeout_seconds=10 if answered else 0.5
+        )
+        assert await line.ask("PING") == b"PONG"
+        await line.aclose()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor() as pool:
+        serving = pool.submit(serve, listening)
+        try:
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
+                runner.run(scenario(listening.getsockname()[1]))
+            told = list(said)
+        finally:
+            closed.set()
+        serving.result(30)
+    assert told == ["client", "server"][: 1 + answered]
 
 
 # -- what a URL can say ------------------------------------------------------------------------------
