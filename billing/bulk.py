@@ -27,7 +27,7 @@ def insert_json(
     columns: tuple[str, ...] | None = None,
     on_conflict: str = "",
 ) -> int:
-    """Insert the array's rows within the caller's transaction and return how many were written.
+    """Insert the array's rows, all or none, and return how many were written.
 
     `columns` limits the statement to these (all but an automatic key without it); `on_conflict` is SQL after
     `ON CONFLICT`, e.g. `DO NOTHING` (a constant of the code, never data). SQLite needs JSON1's 64-bit integers,
