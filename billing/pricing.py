@@ -113,15 +113,28 @@ def charges(units: Mapping[str, int], prices: Mapping[str, int]) -> list[Part]:
 
 def total_ppt(usage: Usage, prices: Mapping[str, int]) -> int:
     """The sum of a record's charges, without its parts: what admission reckons with at each call."""
+    prompt, cached, completion, pages, characters = usage
+    prompt = _within(prompt, MAX_TOKENS)
+    counts = (
+        prompt,
+        _within(cached, prompt),
+        _within(completion, MAX_TOKENS),
+        _within(pages, MAX_PAGES),
+        _within(characters, MAX_TOKENS),
+    )
+    return sum_ppt(counts, prices)
+
+
+def sum_ppt(counts: tuple[int, ...], prices: Mapping[str, int]) -> int:
+    """Of counts in the order of `Usage` and within their limits, one record's or added up over many."""
+    prompt, cached, completion, pages, characters = counts
     price = prices.get
-    prompt = _within(usage.prompt_tokens, MAX_TOKENS)
-    cached = _within(usage.cached_tokens, prompt) if "cache_read" in prices else 0
-    total = (prompt - cached) * price("input", 0) + _within(usage.completion_tokens, MAX_TOKENS) * price("output", 0)
+    input_ppt = price("input", 0)
+    total = prompt * input_ppt + completion * price("output", 0)
     if cached:
-        total += cached * prices["cache_read"]
-    if usage.pages or usage.characters:
-        total += _within(usage.pages, MAX_PAGES) * price("page", 0)
-        total += _within(usage.characters, MAX_TOKENS) * price("character", 0)
+        total += cached * (price("cache_read", input_ppt) - input_ppt)
+    if pages or characters:
+        total += pages * price("page", 0) + characters * price("character", 0)
     return total
 
 

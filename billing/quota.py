@@ -14,12 +14,13 @@ from typing import Any, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
-from django.db.models import BigIntegerField, CharField, DateTimeField, F, Q, QuerySet, Sum, Value
+from django.db.models import BigIntegerField, CharField, DateTimeField, F, OuterRef, Q, QuerySet, Subquery, Sum, Value
+from django.db.models.functions import Greatest, Least
 
 from accounts.models import Team
 from billing.buckets import QUARTER, floor_quarter, following_month, midnight
-from billing.models import Charge, Correction, Rollup, Source, UsageRecord
-from billing.pricing import METERS, PPT_PER_POINT, Usage, total_ppt
+from billing.models import Charge, Correction, Rate, Rollup, Source, UsageRecord
+from billing.pricing import MAX_PAGES, MAX_TOKENS, METERS, PPT_PER_POINT, Usage, sum_ppt, total_ppt
 from billing.rates import RateCard
 
 type PeriodKind = Literal["day", "month", "rolling"]
@@ -27,7 +28,6 @@ type PeriodKind = Literal["day", "month", "rolling"]
 ROLLING = timedelta(hours=24)
 # How far back the windows of a rolling period are followed when their counter is lost.
 LOOK_BACK = timedelta(days=31)
-_COUNTS = Usage._fields
 # As in reports: SQLite's sums end at 63 bits.
 _HALF = 10**9
 _ANY_UNITS = reduce(or_, (Q(**{f"{meter}_units__gt": 0}) for meter in METERS))
@@ -96,8 +96,8 @@ def reservation_ppt(
 def used_ppt(*, team_id: int, key_id: int | None = None, period: Period, card: RateCard | None = None) -> int:
     """Picopoints of the period, to the last one, records that still wait to be rated included.
 
-    Whole quarter hours come from the rollups, the edges of a rolling window from charges, and what waits is priced
-    here. One statement reads all three: a record that is rated meanwhile is in it once.
+    Whole quarter hours come from the rollups, the edges of a rolling window from charges, and what waits is added up
+    by its prices and priced here. One statement reads all three: a record that is rated meanwhile is in it once.
     """
     of_whom: dict[str, int] = {"team_id": team_id} | ({} if key_id is None else {"key_id": key_id})
     first, last = _whole_quarters(period)
@@ -108,11 +108,11 @@ def used_ppt(*, team_id: int, key_id: int | None = None, period: Period, card: R
             parts += [_of_records(rows, of_whom, start, end) for rows in (Charge.objects.all(), _corrections())]
     rows = _waiting(of_whom, period).union(*parts, all=True)
     total = 0
-    for model, started_at, *counts in rows:
+    for model, priced_at, *counts in rows:
         if model:
             card = card or RateCard.load()
-            # PostgreSQL gives every column of the union the type of its sums, which is numeric.
-            total += price_of(card, model, Usage(*map(int, counts)), started_at)
+            # PostgreSQL's sums are numeric.
+            total += sum_ppt(tuple(map(int, counts)), card.prices(model, priced_at)) if priced_at else 0
         else:
             total += int(counts[0] or 0) * _HALF + int(counts[1] or 0)
     return total
@@ -123,11 +123,33 @@ def _whole_quarters(period: Period) -> tuple[datetime, datetime]:
     return (floor if floor == period.start else floor + QUARTER), floor_quarter(period.end)
 
 
-def _waiting(of_whom: dict[str, int], period: Period) -> QuerySet[UsageRecord, tuple[Any, ...]]:
+def _waiting(of_whom: dict[str, int], period: Period) -> QuerySet[Any, tuple[Any, ...]]:
+    """A row for each model and set of prices, its counts added up within their limits: however many wait (a worker may
+    have been away for a day), there are few of them."""
     records = UsageRecord.objects.answered().filter(
         **of_whom, rated_at=None, started_at__gte=period.start, started_at__lt=period.end
     )
-    return records.order_by().values_list("model", "started_at", *_COUNTS)
+    rates = Rate.objects.filter(model=OuterRef("model"), effective_from__lte=OuterRef("started_at"))
+    prompt = _within("prompt_tokens", MAX_TOKENS)
+    counts = [
+        prompt,
+        _within("cached_tokens", prompt),
+        _within("completion_tokens", MAX_TOKENS),
+        _within("pages", MAX_PAGES),
+        _within("characters", MAX_TOKENS),
+    ]
+    sums = {f"sum_{place}": Sum(count, output_field=BigIntegerField()) for place, count in enumerate(counts)}
+    return (
+        records.order_by()
+        .annotate(priced_at=Subquery(rates.order_by("-effective_from").values("effective_from")[:1]))
+        .values("model", "priced_at")
+        .annotate(**sums)
+        .values_list("model", "priced_at", *sums)
+    )
+
+
+def _within(name: str, ceiling: int | Greatest) -> Greatest:
+    return Greatest(Least(F(name), ceiling), 0)
 
 
 def _of_rollups(of_whom: dict[str, int], start: datetime, end: datetime) -> QuerySet[Any, tuple[Any, ...]]:

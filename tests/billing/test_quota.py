@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from billing.pricing import Usage
-from billing.quota import Period, period_at, price_of, reservation_ppt, rolling_start, used_ppt
+from billing.quota import Period, _waiting, period_at, price_of, reservation_ppt, rolling_start, used_ppt
 from billing.rates import RateCard, load_rates
-from tests.billing.factories import STARTED, make_record, rate_all
+from tests.billing.factories import STARTED, make_rate, make_record, rate_all
 
 EXAMPLE_PPT = 141_120_000
 SHANGHAI, NEW_YORK, KATHMANDU = ZoneInfo("Asia/Shanghai"), ZoneInfo("America/New_York"), ZoneInfo("Asia/Kathmandu")
@@ -85,6 +85,28 @@ def test_rated_and_waiting_records_of_the_period_are_counted_once() -> None:
     assert used_ppt(team_id=7, period=day) == 4 * EXAMPLE_PPT
     assert used_ppt(team_id=7, key_id=4, period=day) == 2 * EXAMPLE_PPT
     assert used_ppt(team_id=99, period=day) == 0
+
+
+@pytest.mark.django_db
+def test_however_many_wait_they_are_read_as_one_row_for_each_price() -> None:
+    """Admission looks every half minute, in the process that serves streams."""
+    load_rates()
+    make_rate(model="d3", meter="input", rate="7", effective_from=STARTED)
+    day = period_at("day", SHANGHAI, STARTED)
+    card = RateCard.load()
+    counts = [Usage(1_000 * n, 400 * n, n, n % 3, -n) for n in range(30)] + [
+        Usage(10**12, 10**12, 10**12, 10**9, 10**9)
+    ]
+    models = ("DeepSeek-V4-Flash", "d3", "unknown")
+    instants = (STARTED - timedelta(minutes=1), STARTED, STARTED + timedelta(minutes=1))
+    records = [(model, at, usage) for model in models for at in instants for usage in counts]
+    for model, at, usage in records:
+        make_record(model=model, started_at=at, **usage._asdict())
+    expected = sum(price_of(card, model, usage, at) for model, at, usage in records)
+    assert used_ppt(team_id=7, period=day) == expected
+    assert len(_waiting({"team_id": 7}, day)) == 4
+    rate_all()
+    assert used_ppt(team_id=7, period=day) == expected
 
 
 @pytest.mark.django_db
