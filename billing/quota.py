@@ -73,11 +73,6 @@ def period_of(team: Team, now: datetime) -> Period:
 # -- prices ---------------------------------------------------------------------------------------
 
 
-def price_of(card: RateCard, model: str, usage: Usage, at: datetime) -> int:
-    """Picopoints for a record's raw counts, the same as rating will charge it."""
-    return total_ppt(usage, card.prices(model, at))
-
-
 def reservation_ppt(
     prices: Mapping[str, int],
     *,
@@ -109,12 +104,12 @@ def used_ppt(*, team_id: int, key_id: int | None = None, period: Period, card: R
     rows = _waiting(of_whom, period).union(*parts, all=True)
     total = 0
     for model, priced_at, *counts in rows:
-        if model:
+        if not model:
+            total += int(counts[0] or 0) * _HALF + int(counts[1] or 0)
+        elif priced_at:
             card = card or RateCard.load()
             # PostgreSQL's sums are numeric.
-            total += sum_ppt(tuple(map(int, counts)), card.prices(model, priced_at)) if priced_at else 0
-        else:
-            total += int(counts[0] or 0) * _HALF + int(counts[1] or 0)
+            total += sum_ppt(tuple(map(int, counts)), card.prices(model, priced_at))
     return total
 
 

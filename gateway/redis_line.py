@@ -95,10 +95,12 @@ class _Wire(asyncio.Protocol):
         assert self._transport is not None
         self.is_open = False
         self._transport.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._timeout_seconds):
-                await self._lost.wait()
-        self._transport.abort()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._timeout_seconds):
+                    await self._lost.wait()
+        finally:
+            self._transport.abort()
         await self._lost.wait()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -183,9 +185,9 @@ class RedisLine:
             self._connecting.cancel()
             with suppress(asyncio.CancelledError):
                 await self._connecting
+        self._fail(Lost("closed"))
         if self._wire:
             await self._wire.aclose()
-        self._fail(Lost("closed"))
 
     def _queue(self, command: tuple[Word, ...], otherwise: tuple[Word, ...] = ()) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
@@ -225,20 +227,20 @@ class RedisLine:
         loop = asyncio.get_running_loop()
         target = self._target
         wire = _Wire(loop, self._timeout_seconds)
-        if isinstance(target, UnixDomainSocketConnection):
-            await loop.create_unix_connection(lambda: wire, target.path)
-        else:
-            context = target.ssl_context.get() if isinstance(target, SSLConnection) else None
-            await loop.create_connection(lambda: wire, target.host, int(target.port), ssl=context)
         commands: list[tuple[Word, ...]] = []
         if target.username or target.password:
             commands.append(("AUTH", *([target.username] if target.username else []), target.password or ""))
         if target.db:
             commands.append(("SELECT", target.db))
         try:
-            if not isinstance(target, UnixDomainSocketConnection) and target.socket_keepalive:
-                # As redis-py does: a firewall on the way forgets a connection that says nothing.
-                wire.keep_alive(target.socket_keepalive_options)
+            if isinstance(target, UnixDomainSocketConnection):
+                await loop.create_unix_connection(lambda: wire, target.path)
+            else:
+                context = target.ssl_context.get() if isinstance(target, SSLConnection) else None
+                await loop.create_connection(lambda: wire, target.host, int(target.port), ssl=context)
+                if target.socket_keepalive:
+                    # As redis-py does: a firewall on the way forgets a connection that says nothing.
+                    wire.keep_alive(target.socket_keepalive_options)
             asked = [_Asked(loop.create_future(), command) for command in commands]
             if asked:
                 wire.send(asked)

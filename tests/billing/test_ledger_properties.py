@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
 from billing.models import Charge, Correction, Rate, Repricing, Rollup, UsageRecord
-from billing.pricing import METERS, Part, Usage
-from billing.quota import Period, price_of, used_ppt
+from billing.pricing import METERS, Part, Usage, total_ppt
+from billing.quota import Period, used_ppt
 from billing.rates import RateCard
 from billing.rating import rate_batch
 from billing.reconciliation import reconcile
@@ -142,7 +142,7 @@ class LedgerProperties(TestCase):
             assert sorted(booked) == sorted(due.parts)
             assert UsageRecord.objects.get(id=record.id).unpriced is due.unpriced
             if due.parts and record.source != "dedicated":
-                total = price_of(card, record.model, Usage(*record[-5:]), record.started_at)
+                total = total_ppt(Usage(*record[-5:]), card.prices(record.model, record.started_at))
                 assert total == sum(part.amount_ppt for part in due.parts)
 
     @QUICK
@@ -186,7 +186,7 @@ class LedgerProperties(TestCase):
         assert min(counts.prompt, counts.cached, counts.completion, counts.reasoning, counts.image) >= 0
         assert counts.cached <= counts.prompt
         card = RateCard([("m", meter, Decimal("0.5"), MORNING) for meter in ("input", "cache_read", "output")])
-        assert price_of(card, "m", Usage(counts.prompt, counts.cached, counts.completion), NOON) >= 0
+        assert total_ppt(Usage(counts.prompt, counts.cached, counts.completion), card.prices("m", NOON)) >= 0
 
 
 @pytest.mark.django_db

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from billing.pricing import Usage
-from billing.quota import Period, _waiting, period_at, price_of, reservation_ppt, rolling_start, used_ppt
+from billing.pricing import Usage, total_ppt
+from billing.quota import Period, _waiting, period_at, reservation_ppt, rolling_start, used_ppt
 from billing.rates import RateCard, load_rates
 from tests.billing.factories import STARTED, make_rate, make_record, rate_all
 
@@ -56,9 +56,9 @@ def test_a_rolling_window_is_a_day_from_its_first_request(first: datetime | None
 def test_a_request_is_priced_as_rating_will_charge_it() -> None:
     load_rates()
     card = RateCard.load()
-    assert price_of(card, "DeepSeek-V4-Flash", Usage(1_000, 400, 200), STARTED) == EXAMPLE_PPT
-    assert price_of(card, "d3", Usage(1_000, 400, 200), STARTED) == 35_000_000
-    assert price_of(card, "unknown", Usage(1_000), STARTED) == 0
+    assert total_ppt(Usage(1_000, 400, 200), card.prices("DeepSeek-V4-Flash", STARTED)) == EXAMPLE_PPT
+    assert total_ppt(Usage(1_000, 400, 200), card.prices("d3", STARTED)) == 35_000_000
+    assert total_ppt(Usage(1_000), card.prices("unknown", STARTED)) == 0
     prices = card.prices("DeepSeek-V4-Flash", STARTED)
     reserved = reservation_ppt(prices, prompt_tokens_estimate=1_000, max_output_tokens=4_096)
     assert reserved == 1_000 * 140_000 + 4_096 * 280_000
@@ -102,7 +102,7 @@ def test_however_many_wait_they_are_read_as_one_row_for_each_price() -> None:
     records = [(model, at, usage) for model in models for at in instants for usage in counts]
     for model, at, usage in records:
         make_record(model=model, started_at=at, **usage._asdict())
-    expected = sum(price_of(card, model, usage, at) for model, at, usage in records)
+    expected = sum(total_ppt(usage, card.prices(model, at)) for model, at, usage in records)
     assert used_ppt(team_id=7, period=day) == expected
     assert len(_waiting({"team_id": 7}, day)) == 4
     rate_all()

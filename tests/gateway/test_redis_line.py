@@ -292,9 +292,9 @@ def test_closing_while_it_connects_tells_those_who_wait() -> None:
 
 
 @pytest.mark.parametrize("loop_factory", [uvloop.new_event_loop, asyncio.new_event_loop])
-@pytest.mark.parametrize("answered", [True, False], ids=["answered", "unanswered"])
+@pytest.mark.parametrize("goodbye", ["answered", "unanswered", "given up"])
 def test_closing_over_tls_waits_for_the_goodbye_no_longer_than_for_an_answer(
-    certificate: Path, loop_factory: Callable[[], asyncio.AbstractEventLoop], answered: bool
+    certificate: Path, loop_factory: Callable[[], asyncio.AbstractEventLoop], goodbye: str
 ) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
@@ -308,7 +308,7 @@ def test_closing_over_tls_waits_for_the_goodbye_no_longer_than_for_an_answer(
             connected.sendall(b"+PONG\r\n")
             assert connected.recv(100) == b""
             said.append("client")
-            if answered:
+            if goodbye == "answered":
                 # Whoever does not wait is through long before.
                 time.sleep(0.1)
                 said.append("server")
@@ -317,22 +317,30 @@ def test_closing_over_tls_waits_for_the_goodbye_no_longer_than_for_an_answer(
                 closed.wait(30)
 
     async def scenario(port: int) -> None:
-        line = RedisLine(
-            f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={certificate}", timeout_seconds=10 if answered else 0.5
-        )
+        timeout_seconds = 0.5 if goodbye == "unanswered" else 20
+        line = RedisLine(f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={certificate}", timeout_seconds=timeout_seconds)
         assert await line.ask("PING") == b"PONG"
-        await line.aclose()
+        if goodbye != "given up":
+            await line.aclose()
+            return
+        wire = line._wire
+        assert wire
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(line.aclose(), 0.1)
+        async with asyncio.timeout(5):
+            await wire._lost.wait()
 
     with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor() as pool:
         serving = pool.submit(serve, listening)
         try:
             with asyncio.Runner(loop_factory=loop_factory) as runner:
                 runner.run(scenario(listening.getsockname()[1]))
-            told = list(said)
+            told_before = list(said)
         finally:
             closed.set()
         serving.result(30)
-    assert told == ["client", "server"][: 1 + answered]
+    assert said == (["client", "server"] if goodbye == "answered" else ["client"])
+    assert ("server" in told_before) == (goodbye == "answered")
 
 
 # -- what a URL can say ------------------------------------------------------------------------------
