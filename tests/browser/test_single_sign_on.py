@@ -34,7 +34,7 @@ def test_a_newcomer_signs_in_out_and_in_again(open_page: Open, web: WebProcess, 
     page.set_default_timeout(PATIENCE_MS)
     expect_accessible(page)
     page.get_by_role("button", name="Sign in with Campus").click()
-    page.wait_for_url("**/keys/")
+    page.wait_for_url(f"{web.url}/keys/")
 
     page.goto("/accounts/3rdparty/")
     expect(page.get_by_role("main").get_by_text("lin.campus@example.com")).to_be_visible()
