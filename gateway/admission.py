@@ -41,6 +41,10 @@ MAX_KNOWN_GATES = 10_000
 CORRECT_EVERY_SECONDS = 30.0
 # Long enough, most times, for what was counted to have reached the database.
 SHIPPED_SECONDS = 1.0
+# A counter that was lost begins anew from the ledger once the last records of every process should be there. A key's
+# that is missed right behind its team's was lost with it.
+SETTLED_SECONDS = 0.25
+ONE_LOSS_SECONDS = 0.5
 # While records are late the ledger has less than was counted. Only what it lacks at so many looks is lowered.
 LOOKS = 3
 
@@ -180,6 +184,7 @@ class Admission:
         # What each counter had more than the ledger at the last looks.
         self._excess: dict[str, list[int]] = {}
         self._reading: dict[str, asyncio.Future[tuple[float, int]]] = {}
+        self._lost_at = float("-inf")
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -209,7 +214,7 @@ class Admission:
         result = await self.counters.enter(call_id, gates, now=now)
         while isinstance(result, Missing):
             # The counters were lost, or this process begins to count alone: the ledger says what was used.
-            self._known.pop(result.name, None)
+            self._lost(result.name)
             gates = Gates(gates.windows, gates.slots, await self._budgets(caller, limits, ask, prices, now))
             result = await self.counters.enter(call_id, gates, now=now)
         if isinstance(result, Refusal):
@@ -284,6 +289,12 @@ class Admission:
                 budgets.append(Budget(name, limit_ppt, reserve_ppt, ends_at, used_ppt))
         return tuple(budgets)
 
+    def _lost(self, name: str) -> None:
+        self._known.pop(name, None)
+        now = time.monotonic()
+        if now > self._lost_at + ONE_LOSS_SECONDS:
+            self._lost_at = now
+
     async def _period_of(self, name: str, caller: Caller, key_id: int | None, now: float) -> tuple[float, int]:
         """When the running period of a budget ends and what was used in it, as the ledger says."""
         reading = self._reading.get(name)
@@ -295,6 +306,8 @@ class Admission:
         return await asyncio.shield(reading)
 
     async def _read(self, name: str, caller: Caller, key_id: int | None, now: float) -> tuple[float, int]:
+        if (unsettled_seconds := self._lost_at + SETTLED_SECONDS - time.monotonic()) > 0:
+            await asyncio.sleep(unsettled_seconds)
         try:
             period, used_ppt = await in_database(_read_period, caller, key_id, self.card, now)
         except (DatabaseError, InterfaceError) as error:

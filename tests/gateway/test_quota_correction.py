@@ -74,3 +74,16 @@ def test_what_the_ledger_lacks_each_time_is_taken_back_once(ledger: Ledger) -> N
         assert stands_at == [50, 50, 20, 20, 20, 20]
 
     asyncio.run(scene())
+
+
+def test_a_lost_counter_begins_with_what_ended_right_before(ledger: Ledger) -> None:
+    """Its record is on the way to the ledger."""
+
+    async def scene() -> None:
+        made = await admitted(10)
+        made.counters = LocalGates()
+        asyncio.get_running_loop().call_later(0.1, setattr, ledger, "used_ppt", 10)
+        await made.admit(CALLER, Ask("chat.completions", "a-model"))
+        assert await made.counters.used(NAME) == 10
+
+    asyncio.run(scene())
