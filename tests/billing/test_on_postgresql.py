@@ -14,6 +14,7 @@ from tests.services import postgresql_server
 
 SUITES = [
     "billing/test_bulk.py",
+    "billing/test_shipping.py",
     "billing/test_rating.py",
     "billing/test_quota.py",
     "billing/test_reports.py",

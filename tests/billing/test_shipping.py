@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 import orjson
 import pytest
 from django.db import DatabaseError, connection
+from django.test.utils import CaptureQueriesContext
 
 from billing.journal import Journal, adopting
 from billing.models import UsageRecord
@@ -151,6 +152,20 @@ def test_what_is_noted_is_stored_soon(journal: Journal, run_shipper: Callable[[]
         journal.start(request_id.hex, interrupted(request_id))
         journal.finish(request_id.hex, record(request_id))
     wait_until(lambda: stored() == dict.fromkeys(ids, "ok"), what="twenty records stored")
+    assert journal.backlog_bytes == 0
+
+
+@pytest.mark.parametrize(("count", "pieces"), [(0, 0), (16, 1), (17, 2), (96, 6), (600, 6)])
+def test_a_database_that_works_in_a_process_of_its_own_gets_pieces(journal: Journal, count: int, pieces: int) -> None:
+    ids = [uuid4() for _ in range(count)]
+    for request_id in ids:
+        journal.finish(request_id.hex, record(request_id))
+    shipper = Shipper(journal)
+    with CaptureQueriesContext(connection) as done:
+        shipper._ship_segments()
+    inserts = [query for query in done.captured_queries if query["sql"].startswith("INSERT")]
+    assert len(inserts) == (pieces if connection.vendor == "postgresql" else min(pieces, 1))
+    assert stored() == dict.fromkeys(ids, "ok")
     assert journal.backlog_bytes == 0
 
 
