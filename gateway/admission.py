@@ -199,8 +199,9 @@ class Admission:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def admit(self, caller: Caller, ask: Ask) -> Ticket:
-        """Raises Forbidden outside the key's scopes, RateLimited at a limit; nothing is counted then."""
+    async def admit(self, caller: Caller, ask: Ask, *, epoch: bytes = b"") -> Ticket:
+        """Raises Forbidden outside the key's scopes, RateLimited at a limit, and StaleKey where `epoch` is given and
+        the key epoch is not this one; nothing is counted then."""
         if caller.allowance.is_scoped:
             check_scope(caller.allowance, ask)
         now = time.time()
@@ -211,12 +212,12 @@ class Admission:
             if limits:
                 gates = Gates(gates.windows, gates.slots, await self._budgets(caller, limits, ask, prices, now))
         call_id = new_request_id()
-        result = await self.counters.enter(call_id, gates, now=now)
+        result = await self.counters.enter(call_id, gates, now=now, epoch=epoch)
         while isinstance(result, Missing):
             # The counters were lost, or this process begins to count alone: the ledger says what was used.
             self._lost(result.name)
             gates = Gates(gates.windows, gates.slots, await self._budgets(caller, limits, ask, prices, now))
-            result = await self.counters.enter(call_id, gates, now=now)
+            result = await self.counters.enter(call_id, gates, now=now, epoch=epoch)
         if isinstance(result, Refusal):
             count_refusal(result.gate.code)
             raise refused(result)

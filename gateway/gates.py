@@ -69,6 +69,10 @@ class Missing(NamedTuple):
     name: str
 
 
+class StaleKey(Exception):
+    """Keys have changed since the epoch that a caller is known of, or it cannot be told whether they have."""
+
+
 @dataclass(slots=True)
 class Passage:
     """A call let through: `remaining` and `reset_at` (Unix time) of the first window, `taken_ppt` of the first
@@ -82,8 +86,11 @@ class Passage:
 class Counters(Protocol):
     """Where gates are counted."""
 
-    async def enter(self, call_id: str, gates: Gates, *, now: float) -> Passage | Refusal | Missing:
-        """Look at all gates and count the call at all of them, or at none."""
+    async def enter(self, call_id: str, gates: Gates, *, now: float, epoch: bytes = b"") -> Passage | Refusal | Missing:
+        """Look at all gates and count the call at all of them, or at none.
+
+        With `epoch` the key epoch is looked at in the same step: raises StaleKey unless it is this one.
+        """
 
     def leave(self, call_id: str, gates: Gates, *, spent_ppt: int | None) -> None:
         """Free the slots; exchange what was set aside for what was spent (None: nothing was)."""
@@ -116,7 +123,10 @@ class LocalGates:
         self._spent: dict[str, _Spent] = {}
         self._swept_at = 0.0
 
-    async def enter(self, call_id: str, gates: Gates, *, now: float) -> Passage | Refusal | Missing:
+    async def enter(self, call_id: str, gates: Gates, *, now: float, epoch: bytes = b"") -> Passage | Refusal | Missing:
+        if epoch:
+            # It is told by whatever processes share, never by one of them.
+            raise StaleKey
         recent: list[deque[float]] = []
         accounts: list[tuple[Budget, _Spent]] = []
         for window in gates.windows:

@@ -13,13 +13,14 @@ from gateway.admission import Ask, check_scope
 from gateway.anthropic import parse_messages_request
 from gateway.anthropic_answer import error_body, estimated_input_tokens, message_from
 from gateway.anthropic_stream import PING, MessageStream
-from gateway.chat import STREAM_HEADERS, StreamClient, answer_headers, chat_job, expected_of, watch_client
+from gateway.caller import Caller
+from gateway.chat import STREAM_HEADERS, StreamClient, answer_headers, watch_client
 from gateway.chat_stream import Chunks, Write, rewrite_completion
 from gateway.company import step_done
 from gateway.errors import CallError, UpstreamUnavailable
 from gateway.http import JSON, Headers, Receive, Send, read_body, send_answer
 from gateway.relay import Answer, Interrupted
-from gateway.schema import parse_json_object
+from gateway.schema import ChatRequest, parse_json_object
 
 if TYPE_CHECKING:
     from gateway.app import Request
@@ -29,13 +30,13 @@ CALLED = "messages"
 
 
 async def serve(request: Request) -> None:
-    caller = await request.caller()
-    raw = await read_body(request.headers, request.receive)
-    messages = parse_messages_request(parse_json_object(raw))
-    chat = request.runtime.parse_chat(messages.chat, caller=caller, portable=request.wants_portable())
-    chat.dropped = sorted({*chat.dropped, *messages.dropped})
-    job = chat_job(chat, called=CALLED)
-    answer, ticket = await request.begin(job, caller=caller, expected=expected_of(chat, len(raw)))
+    def parse(raw: bytes, caller: Caller) -> ChatRequest:
+        messages = parse_messages_request(parse_json_object(raw))
+        chat = request.runtime.parse_chat(messages.chat, caller=caller, portable=request.wants_portable())
+        chat.dropped = sorted({*chat.dropped, *messages.dropped})
+        return chat
+
+    chat, answer, ticket = await request.begin_chat(parse, called=CALLED)
     headers = [*answer_headers(answer.call, chat, ticket), (b"request-id", answer.call.request_id.encode("ascii"))]
     if chat.stream:
         await _serve_stream(answer, headers, request.receive, request.send)

@@ -17,7 +17,8 @@ from typing import Any
 import orjson
 from redis.exceptions import RedisError
 
-from gateway.gates import WINDOW_SECONDS, Budget, Gates, LocalGates, Missing, Passage, Refusal, Slot, Window
+from accounts import key_epoch
+from gateway.gates import WINDOW_SECONDS, Budget, Gates, LocalGates, Missing, Passage, Refusal, Slot, StaleKey, Window
 from gateway.redis_line import RedisLine, Script, reason
 
 log = logging.getLogger("gateway")
@@ -77,12 +78,15 @@ local function release(name, call)
 end
 """
 
-# ARGV: call id, now (ms), expiry (ms), gates as JSON [[kind, name, limit, reserve, ends_at_ms, used], …].
+# ARGV: call id, now (ms), expiry (ms), gates as JSON [[kind, name, limit, reserve, ends_at_ms, used], …], key epoch.
 # Answers {refused gate (0: none), free_ms, taken, count, oldest_ms}; a negative gate is a budget without a counter: one
-# begins only if `used` is given.
+# begins only if `used` is given. Nil where an epoch is given that is not the key epoch.
 ENTER = Script(
     AMOUNTS
     + RELEASE
+    + f"""
+if ARGV[5] ~= '' and redis.call('GET', '{key_epoch.REDIS_NAME}') ~= ARGV[5] then return false end
+"""
     + """
 local call, now, expires = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local gates = cjson.decode(ARGV[4])
@@ -201,16 +205,18 @@ class RedisGates:
         self._counted_alone: dict[str, LocalGates] = {}
         self._renewal: asyncio.Task[None] | None = None
 
-    async def enter(self, call_id: str, gates: Gates, *, now: float) -> Passage | Refusal | Missing:
+    async def enter(self, call_id: str, gates: Gates, *, now: float, epoch: bytes = b"") -> Passage | Refusal | Missing:
         if time.monotonic() < self._paused_until:
-            return await self._enter_alone(call_id, gates, now)
+            return await self._enter_alone(call_id, gates, now, epoch)
         expires = int((now + self._lease_seconds) * 1000)
         try:
-            result = await self._redis.run(ENTER, call_id, int(now * 1000), expires, _encoded(gates))
+            result = await self._redis.run(ENTER, call_id, int(now * 1000), expires, _encoded(gates), epoch)
         except RedisError as error:
             self._pause(error)
-            return await self._enter_alone(call_id, gates, now)
+            return await self._enter_alone(call_id, gates, now, epoch)
         self._is_away = False
+        if result is None:
+            raise StaleKey
         return self._passed(call_id, gates, result, now)
 
     def leave(self, call_id: str, gates: Gates, *, spent_ppt: int | None) -> None:
@@ -261,9 +267,9 @@ class RedisGates:
                 return found
         return await alone()
 
-    async def _enter_alone(self, call_id: str, gates: Gates, now: float) -> Passage | Refusal | Missing:
+    async def _enter_alone(self, call_id: str, gates: Gates, now: float, epoch: bytes) -> Passage | Refusal | Missing:
         alone = self._alone
-        result = await alone.enter(call_id, gates, now=now)
+        result = await alone.enter(call_id, gates, now=now, epoch=epoch)
         if isinstance(result, Passage):
             self._counted_alone[call_id] = alone
         return result

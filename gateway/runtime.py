@@ -92,7 +92,7 @@ class Runtime:
         self.upstreams = Upstreams(config.upstreams, catalog=config.catalog, transport=self.transport)
         self.relay = Relay(upstreams=self.upstreams, transport=self.transport, log=self.journal, settings=config.relay)
         self.epoch = epoch_reader(config.redis_url)
-        self.keys = KeyRing(self.epoch.read, wrong_rpm=config.wrong_key_rpm)
+        self.keys = KeyRing(self.epoch.read, is_epoch_far=bool(config.redis_url), wrong_rpm=config.wrong_key_rpm)
         self.spaces = Spaces(
             epoch=self.epoch.read,
             transport=GuardedTransport(allowed=config.dedicated_allow),
@@ -138,10 +138,13 @@ class Runtime:
         allowed = caller.allowance.models
         return [model for model in self.upstreams.models() if not allowed or model.id in allowed]
 
-    async def begin(self, job: Job, *, caller: Caller, expected: Expected, address: str = "") -> tuple[Answer, Ticket]:
-        """The one way to a model server: through the gates, into the journal. Raises CallError where it is barred."""
+    async def begin(
+        self, job: Job, *, caller: Caller, expected: Expected, address: str = "", epoch: bytes = b""
+    ) -> tuple[Answer, Ticket]:
+        """The one way to a model server: through the gates, into the journal. Raises CallError where it is barred, and
+        StaleKey as `Admission.admit` does."""
         ask = Ask(job.called, job.model, address, self.upstreams.concurrency_of(job.model), expected)
-        ticket = await self.admission.admit(caller, ask)
+        ticket = await self.admission.admit(caller, ask, epoch=epoch)
         call = self.relay.accept(job, caller=caller, ticket=ticket)
         return self.relay.open(job, call=call), ticket
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +17,8 @@ from tests.installation import Installation, WebProcess, installation
 from tests.services import redis_server, wait_until
 
 PROCESSES = 3
+# It knows no developer role, and says so with 422.
+MODEL = "MiniCPM5-2B"
 
 
 class Site:
@@ -55,10 +57,20 @@ class Site:
         made: dict[str, str] = answer.json()
         return made
 
-    def statuses(self, secret: str) -> list[int]:
+    def statuses(self, secret: str, *, role: str = "user") -> list[int]:
         """What each process answers to the next request with this secret."""
-        headers = {"Authorization": f"Bearer {secret}"}
-        return [httpx.get(f"{web.url}/v1/models", headers=headers, timeout=20).status_code for web in self.webs]
+        return [chat(web, secret, role=role) for web in self.webs]
+
+
+def chat(web: WebProcess, secret: str, *, role: str = "user", client: httpx.Client | None = None) -> int:
+    request = {"model": MODEL, "max_tokens": 1, "messages": [{"role": role, "content": "Hi"}]}
+    headers = {"Authorization": f"Bearer {secret}"}
+    post = client.post if client else httpx.post
+    return post(f"{web.url}/v1/chat/completions", json=request, headers=headers, timeout=20).status_code
+
+
+def models(web: WebProcess, secret: str, *, client: httpx.Client) -> int:
+    return client.get(f"{web.url}/v1/models", headers={"Authorization": f"Bearer {secret}"}).status_code
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +151,28 @@ def test_another_limit_binds_at_once(site: Site) -> None:
     assert site.statuses(secret) == [200, 200, 200]
 
 
+def test_what_is_wrong_with_a_request_is_told_by_the_terms_of_now(site: Site) -> None:
+    address, secret = site.new_key()
+    assert site.statuses(secret, role="developer") == [422, 422, 422]
+    site.post(f"{address}change/", name="batch", portable="on")
+    assert site.statuses(secret, role="developer") == [200, 200, 200]
+    site.post(f"{address}change/", name="batch")
+    assert site.statuses(secret, role="developer") == [422, 422, 422]
+    assert site.statuses(secret, role="nobody") == [400, 400, 400]
+    site.post(f"{address}revoke/")
+    assert site.statuses(secret, role="nobody") == [401, 401, 401]
+
+
+def test_a_change_of_another_key_changes_nothing(site: Site) -> None:
+    _, secret = site.new_key(rpm_limit="6")
+    other, _ = site.new_key()
+    assert site.statuses(secret) == [200, 200, 200]
+    site.post(f"{other}revoke/")
+    # Nor is a request counted twice that finds the keys changed.
+    assert site.statuses(secret) == [200, 200, 200]
+    assert site.statuses(secret) == [429, 429, 429]
+
+
 def refused_under_load(site: Site, *, answer: int) -> None:
     """Six clients call through all processes while a new key is revoked, which the page answers so."""
     address, secret = site.new_key()
@@ -146,12 +180,11 @@ def refused_under_load(site: Site, *, answer: int) -> None:
     enough = [threading.Event() for _ in site.webs]
     wrong: list[int] = []
 
-    def call(web: WebProcess, warm: threading.Event) -> None:
-        headers = {"Authorization": f"Bearer {secret}"}
-        with httpx.Client(base_url=web.url, headers=headers, timeout=20) as client:
+    def call(web: WebProcess, ask: Callable[..., int], warm: threading.Event) -> None:
+        with httpx.Client(timeout=20) as client:
             for number in range(10_000):
                 begun_after = revoked.is_set()
-                status = client.get("/v1/models").status_code
+                status = ask(web, secret, client=client)
                 if begun_after:
                     wrong.extend([status] if status != 401 else [])
                     return
@@ -160,9 +193,9 @@ def refused_under_load(site: Site, *, answer: int) -> None:
                     warm.set()
 
     callers = [
-        threading.Thread(target=call, args=(web, warm))
+        threading.Thread(target=call, args=(web, ask, warm))
         for web, warm in zip(site.webs, enough, strict=True)
-        for _ in "ab"
+        for ask in (chat, models)
     ]
     for caller in callers:
         caller.start()

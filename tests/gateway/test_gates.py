@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from accounts import key_epoch
 from gateway import redis_gates
-from gateway.gates import Budget, Counters, Gates, LocalGates, Missing, Passage, Refusal, Slot, Window
+from gateway.gates import Budget, Counters, Gates, LocalGates, Missing, Passage, Refusal, Slot, StaleKey, Window
 from gateway.redis_gates import RedisGates
 from tests.services import free_port, redis_server
 
@@ -299,6 +300,36 @@ def test_what_a_counter_holds_is_put_right_when_nobody_holds_anything(redis_url:
         counters.leave("b", budget(100, 60), spent_ppt=50)
         await left(counters)
         assert await ask("EXISTS", "tf:gate:points:team:1") == 0
+        await counters.aclose()
+
+    asyncio.run(scene())
+
+
+def test_the_key_epoch_is_looked_at_in_the_same_step(redis_url: str) -> None:
+    gates = Gates(window(9).windows, slot(9).slots, budget(10, 4).budgets)
+
+    async def scene() -> None:
+        counters = RedisGates(redis_url)
+        await counters._redis.ask("FLUSHDB")
+        for known in (b"an epoch", b"another"):
+            # Lost or never set, or another one since: nothing is counted.
+            with pytest.raises(StaleKey):
+                await counters.enter("a", gates, now=NOW, epoch=known)
+            assert await counters._redis.ask("KEYS", "tf:gate:*") == []
+            await counters._redis.ask("SET", key_epoch.REDIS_NAME, "an epoch")
+        assert await counters.enter("a", gates, now=NOW, epoch=b"an epoch") == Passage(8, NOW + 60, 0)
+        await counters.aclose()
+
+    asyncio.run(scene())
+
+
+def test_without_redis_nobody_knows_whether_keys_have_changed() -> None:
+    async def scene() -> None:
+        counters = RedisGates("redis://127.0.0.1:1/0")
+        for _ in "ab":  # looked for, and left alone
+            with pytest.raises(StaleKey):
+                await counters.enter("a", window(1), now=NOW, epoch=b"an epoch")
+        assert await counters.enter("a", window(1), now=NOW) == Passage(0, NOW + 60, 0)
         await counters.aclose()
 
     asyncio.run(scene())
