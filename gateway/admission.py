@@ -41,10 +41,8 @@ MAX_KNOWN_GATES = 10_000
 CORRECT_EVERY_SECONDS = 30.0
 # Long enough, most times, for what was counted to have reached the database.
 SHIPPED_SECONDS = 1.0
-# A counter that was lost begins anew from the ledger once the last records of every process should be there. A key's
-# that is missed right behind its team's was lost with it.
+# A counter that was lost begins anew from the ledger once the last records of every process should be there.
 SETTLED_SECONDS = 0.25
-ONE_LOSS_SECONDS = 0.5
 # While records are late the ledger has less than was counted. Only what it lacks at so many looks is lowered.
 LOOKS = 3
 
@@ -184,7 +182,6 @@ class Admission:
         # What each counter had more than the ledger at the last looks.
         self._excess: dict[str, list[int]] = {}
         self._reading: dict[str, asyncio.Future[tuple[float, int]]] = {}
-        self._lost_at = float("-inf")
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -213,10 +210,14 @@ class Admission:
                 gates = Gates(gates.windows, gates.slots, await self._budgets(caller, limits, ask, prices, now))
         call_id = new_request_id()
         result = await self.counters.enter(call_id, gates, now=now, epoch=epoch)
+        settled_at = 0.0
         while isinstance(result, Missing):
-            # The counters were lost, or this process begins to count alone: the ledger says what was used.
-            self._lost(result.name)
-            gates = Gates(gates.windows, gates.slots, await self._budgets(caller, limits, ask, prices, now))
+            # The counters were lost, or this process begins to count alone: the ledger says what was used. A key's that
+            # is missed right behind its team's was lost with it.
+            self._known.pop(result.name, None)
+            settled_at = settled_at or time.monotonic() + SETTLED_SECONDS
+            budgets = await self._budgets(caller, limits, ask, prices, now, settled_at=settled_at)
+            gates = Gates(gates.windows, gates.slots, budgets)
             result = await self.counters.enter(call_id, gates, now=now, epoch=epoch)
         if isinstance(result, Refusal):
             count_refusal(result.gate.code)
@@ -268,8 +269,16 @@ class Admission:
         )
 
     async def _budgets(
-        self, caller: Caller, limits: tuple[PointsLimit, ...], ask: Ask, prices: Mapping[str, int], now: float
+        self,
+        caller: Caller,
+        limits: tuple[PointsLimit, ...],
+        ask: Ask,
+        prices: Mapping[str, int],
+        now: float,
+        *,
+        settled_at: float = 0.0,
     ) -> tuple[Budget, ...]:
+        """Where the ledger is to be asked, not before `settled_at` (monotonic)."""
         expected = ask.expected
         reserve_ppt = 0
         if prices:
@@ -286,28 +295,26 @@ class Admission:
             if known and known.ends_at > now and (known.caller is caller or known.terms == _terms(caller)):
                 budgets.append(Budget(name, limit_ppt, reserve_ppt, known.ends_at, None))
             else:
-                ends_at, used_ppt = await self._period_of(name, caller, key_id, now)
+                ends_at, used_ppt = await self._period_of(name, caller, key_id, now, settled_at)
                 budgets.append(Budget(name, limit_ppt, reserve_ppt, ends_at, used_ppt))
         return tuple(budgets)
 
-    def _lost(self, name: str) -> None:
-        self._known.pop(name, None)
-        now = time.monotonic()
-        if now > self._lost_at + ONE_LOSS_SECONDS:
-            self._lost_at = now
-
-    async def _period_of(self, name: str, caller: Caller, key_id: int | None, now: float) -> tuple[float, int]:
+    async def _period_of(
+        self, name: str, caller: Caller, key_id: int | None, now: float, settled_at: float
+    ) -> tuple[float, int]:
         """When the running period of a budget ends and what was used in it, as the ledger says."""
         reading = self._reading.get(name)
         if reading is None:
             # Calls that come together need one look at the ledger.
-            reading = asyncio.ensure_future(self._read(name, caller, key_id, now))
+            reading = asyncio.ensure_future(self._read(name, caller, key_id, now, settled_at))
             self._reading[name] = reading
             reading.add_done_callback(lambda _: self._reading.pop(name, None))
         return await asyncio.shield(reading)
 
-    async def _read(self, name: str, caller: Caller, key_id: int | None, now: float) -> tuple[float, int]:
-        if (unsettled_seconds := self._lost_at + SETTLED_SECONDS - time.monotonic()) > 0:
+    async def _read(
+        self, name: str, caller: Caller, key_id: int | None, now: float, settled_at: float
+    ) -> tuple[float, int]:
+        if (unsettled_seconds := settled_at - time.monotonic()) > 0:
             await asyncio.sleep(unsettled_seconds)
         try:
             period, used_ppt = await in_database(_read_period, caller, key_id, self.card, now)

@@ -146,8 +146,9 @@ class Request:
         A key that this process knows saves a trip to Redis: the gates look at the key epoch in the same step. Until
         then nothing comes of the call, and a refusal is told only once the key is known to hold.
         """
-        secret = presented(self.headers)
-        assumed = None if secret is None else self.runtime.keys.assumed(secret)
+        assumed: tuple[Caller, bytes] | None = None
+        if self.runtime.admission.counters.know_epoch and (secret := presented(self.headers)) is not None:
+            assumed = self.runtime.keys.assumed(secret)
         caller, epoch = assumed or (await self.caller(), b"")
         self.who = caller
         raw: bytes | None = None
@@ -157,6 +158,7 @@ class Request:
         except (CallError, StaleKey) as failure:
             if not epoch:
                 raise
+            self.who = None
             confirmed = await self.caller()
             if raw is None or (confirmed is caller and isinstance(failure, CallError)):
                 raise

@@ -54,11 +54,9 @@ def presented(headers: Mapping[bytes, bytes]) -> bytes | None:
 class KeyRing:
     """Keys by the digest of their secret."""
 
-    def __init__(self, epoch: Epoch, *, is_epoch_far: bool = False, wrong_rpm: int = 0) -> None:
-        """`is_epoch_far`: to ask for it takes a while, which `assumed` saves. `wrong_rpm`: unknown keys a minute that
-        an address may send; 0 is no limit."""
+    def __init__(self, epoch: Epoch, *, wrong_rpm: int = 0) -> None:
+        """`wrong_rpm`: unknown keys a minute that an address may send; 0 is no limit."""
         self._epoch = epoch
-        self._is_epoch_far = is_epoch_far
         self._last_epoch: bytes | None = None
         self._wrong = WrongKeys(wrong_rpm)
         self._known: dict[bytes, KnownKey] = {}
@@ -66,7 +64,7 @@ class KeyRing:
     def assumed(self, secret: bytes) -> tuple[Caller, bytes] | None:
         """The caller as last known, with the epoch for which that is right. Whoever takes it has the epoch looked at
         (`Counters.enter`) before anything comes of the call. None where the key is to be asked for."""
-        if not self._is_epoch_far or self._last_epoch is None:
+        if self._last_epoch is None:
             return None
         known = self._known.get(hashlib.sha256(secret).digest())
         return (known.caller, known.epoch) if known and known.good(self._last_epoch) else None

@@ -86,10 +86,14 @@ class Passage:
 class Counters(Protocol):
     """Where gates are counted."""
 
+    @property
+    def know_epoch(self) -> bool:
+        """Whether `enter` can tell the key epoch now."""
+
     async def enter(self, call_id: str, gates: Gates, *, now: float, epoch: bytes = b"") -> Passage | Refusal | Missing:
         """Look at all gates and count the call at all of them, or at none.
 
-        With `epoch` the key epoch is looked at in the same step: raises StaleKey unless it is this one.
+        With `epoch` the key epoch is looked at in the same step: raises StaleKey unless it is known to be this one.
         """
 
     def leave(self, call_id: str, gates: Gates, *, spent_ppt: int | None) -> None:
@@ -117,6 +121,8 @@ class _Spent:
 class LocalGates:
     """Counters of one process; nothing awaits inside a step, so each is atomic."""
 
+    know_epoch = False
+
     def __init__(self) -> None:
         self._calls: dict[str, deque[float]] = {}
         self._open: dict[str, int] = {}
@@ -125,7 +131,6 @@ class LocalGates:
 
     async def enter(self, call_id: str, gates: Gates, *, now: float, epoch: bytes = b"") -> Passage | Refusal | Missing:
         if epoch:
-            # It is told by whatever processes share, never by one of them.
             raise StaleKey
         recent: list[deque[float]] = []
         accounts: list[tuple[Budget, _Spent]] = []

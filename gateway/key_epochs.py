@@ -55,7 +55,7 @@ class RedisEpoch:
                 log.warning("Redis does not answer (%s): keys are read from the database", reason(error))
             self._paused_until = loop.time() + PAUSE_SECONDS
             return None
-        return value if isinstance(value, bytes) else None
+        return value if isinstance(value, bytes) and value else None
 
     async def aclose(self) -> None:
         await self._redis.aclose()

@@ -205,8 +205,12 @@ class RedisGates:
         self._counted_alone: dict[str, LocalGates] = {}
         self._renewal: asyncio.Task[None] | None = None
 
+    @property
+    def know_epoch(self) -> bool:
+        return time.monotonic() >= self._paused_until
+
     async def enter(self, call_id: str, gates: Gates, *, now: float, epoch: bytes = b"") -> Passage | Refusal | Missing:
-        if time.monotonic() < self._paused_until:
+        if not self.know_epoch:
             return await self._enter_alone(call_id, gates, now, epoch)
         expires = int((now + self._lease_seconds) * 1000)
         try:

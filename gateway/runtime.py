@@ -92,7 +92,7 @@ class Runtime:
         self.upstreams = Upstreams(config.upstreams, catalog=config.catalog, transport=self.transport)
         self.relay = Relay(upstreams=self.upstreams, transport=self.transport, log=self.journal, settings=config.relay)
         self.epoch = epoch_reader(config.redis_url)
-        self.keys = KeyRing(self.epoch.read, is_epoch_far=bool(config.redis_url), wrong_rpm=config.wrong_key_rpm)
+        self.keys = KeyRing(self.epoch.read, wrong_rpm=config.wrong_key_rpm)
         self.spaces = Spaces(
             epoch=self.epoch.read,
             transport=GuardedTransport(allowed=config.dedicated_allow),

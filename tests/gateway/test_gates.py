@@ -326,9 +326,11 @@ def test_the_key_epoch_is_looked_at_in_the_same_step(redis_url: str) -> None:
 def test_without_redis_nobody_knows_whether_keys_have_changed() -> None:
     async def scene() -> None:
         counters = RedisGates("redis://127.0.0.1:1/0")
+        assert counters.know_epoch
         for _ in "ab":  # looked for, and left alone
             with pytest.raises(StaleKey):
                 await counters.enter("a", window(1), now=NOW, epoch=b"an epoch")
+            assert not counters.know_epoch
         assert await counters.enter("a", window(1), now=NOW) == Passage(0, NOW + 60, 0)
         await counters.aclose()
 
