@@ -210,7 +210,7 @@ class RedisGates:
         return time.monotonic() >= self._paused_until
 
     async def enter(self, call_id: str, gates: Gates, *, now: float, epoch: bytes = b"") -> Passage | Refusal | Missing:
-        if not self.know_epoch:
+        if time.monotonic() < self._paused_until:
             return await self._enter_alone(call_id, gates, now, epoch)
         expires = int((now + self._lease_seconds) * 1000)
         try:
